@@ -1,18 +1,26 @@
 """Whether arguments are of the kinds that a function's signature names: tensors with numbers, of its dtypes."""
 
+import functools
 import inspect
 import numbers
 import types
 import typing
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain
+from typing import Any, ParamSpec, TypeVar, cast
 
+import numpy as np
 import torch
 from jaxtyping import AbstractArray
 from torch import Tensor, nn
 
 from gnomon import _checks
 from gnomon.errors import ArgumentTypeError, RangeError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -22,7 +30,7 @@ class Kind:
     Attributes:
         dtypes: the dtypes of a tensor; None if it may not be a tensor, empty if any dtype will do.
         others: classes of which it may be as well; None if it may be other things too, which are not checked.
-        expected: all this in words.
+        expected: all this in words, with articles.
     """
 
     dtypes: frozenset[torch.dtype] | None
@@ -39,16 +47,17 @@ class Kind:
         if isinstance(value, Tensor) and self.dtypes is not None:
             _checks.dense(**{name: value})
             if self.dtypes and value.dtype not in self.dtypes:
-                raise RangeError(
-                    name,
-                    f"a {self.expected}",
-                    value.dtype,
-                    "Convert it, or, for tokens, pass their embeddings.",
-                )
+                raise RangeError(name, self.expected, value.dtype, "Convert it, or, for tokens, pass their embeddings.")
         elif self.others is not None and not isinstance(value, self.others):
-            of_number = "Pass one." if numbers.Real in self.others else "Make one of it."
+            number = numbers.Real in self.others
+            if number and is_number(value):
+                return
+            got = type(value).__name__
+            if number and isinstance(value, Tensor | np.ndarray) and value.ndim:
+                got += f" of shape {tuple(value.shape)}"
+            of_number = "Pass one." if number else "Make one of it."
             advice = "Pass its name." if str in self.others else of_number
-            raise ArgumentTypeError(name, f"a {self.expected}", type(value).__name__, advice)
+            raise ArgumentTypeError(name, self.expected, got, advice)
 
 
 def kinds_of(function: Callable[..., object]) -> dict[str, Kind]:
@@ -64,16 +73,44 @@ def kinds_of(function: Callable[..., object]) -> dict[str, Kind]:
             words = dict.fromkeys([*map(in_words, arrays), *map(name_of, own)])
             found[name] = Kind(
                 frozenset().union(*map(dtypes_of, arrays)) if arrays else None,
-                (*(other for part in own for other in ALIKE.get(part, (part,))), *none) if whole else None,
+                (*(numbers.Real if part in (float, int) else part for part in own), *none) if whole else None,
                 " or ".join(words),
             )
     return found
 
 
+def checker_of(function: Callable[..., object]) -> Callable[[tuple[Any, ...], dict[str, Any]], None]:
+    """What raises unless a call's arguments are of the kinds that the function's signature names."""
+    kinds = functools.cache(lambda: kinds_of(function))
+    order = functools.cache(lambda: tuple(inspect.signature(function).parameters))
+
+    def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        for name, value in chain(zip(order(), args, strict=False), kwargs.items()):
+            if name in kinds():
+                kinds()[name].check(name, value)
+
+    return check
+
+
+def checked(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, which raises unless its arguments are of the kinds that its signature names."""
+    check = checker_of(function)
+
+    @functools.wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        check(args, kwargs)
+        return function(*args, **kwargs)
+
+    return called
+
+
 def check_fields(instance: object) -> None:
-    """Raises unless the fields of a dataclass are of the kinds that it names."""
+    """Raises unless the fields of a dataclass are of the kinds that it names; unpacks numbers."""
     for name, kind in kinds_of(type(instance)).items():
-        kind.check(name, getattr(instance, name))
+        value = getattr(instance, name)
+        kind.check(name, value)
+        if is_packed(value):
+            object.__setattr__(instance, name, unpacked(value))  # it may be frozen
 
 
 def members(annotation: object) -> Iterable[object]:
@@ -85,19 +122,35 @@ def members(annotation: object) -> Iterable[object]:
         yield annotation
 
 
-ALIKE: dict[type, tuple[type, ...]] = dict.fromkeys((float, int), (numbers.Real, Tensor))
-"""What is as good as a class: numbers of NumPy, and those in tensors."""
+def is_number(value: object) -> bool:
+    """Whether it is a real number, or an array or tensor without axes that holds one."""
+    if isinstance(value, Tensor):
+        return value.ndim == 0 and not value.is_complex()
+    return isinstance(unpacked(value), numbers.Real)
+
+
+def is_packed(value: object) -> bool:
+    """Whether this is one of NumPy's arrays without axes, which no product with a tensor that has a graph accepts."""
+    return isinstance(value, np.ndarray) and value.ndim == 0
+
+
+def unpacked(value: T) -> T:
+    """What is in an array without axes; anything else as it is."""
+    return cast(T, value[()]) if isinstance(value, np.ndarray) and value.ndim == 0 else value
 
 
 def is_checked(part: type) -> bool:
-    """Whether it is a class of gnomon's that has instances, that of networks, of names, or of numbers."""
+    """Whether it is a class of gnomon's that has instances, or that of networks, generators, names or numbers."""
     ours = part.__module__.partition(".")[0] == "gnomon"
-    return part in (nn.Module, str, float, int) or (ours and not getattr(part, "_is_protocol", False))
+    theirs = part in (nn.Module, torch.Generator, str, float, int)
+    return theirs or (ours and not getattr(part, "_is_protocol", False))
 
 
 def name_of(part: type) -> str:
-    """A checked class in words."""
-    return {str: "name", float: "number", int: "number"}.get(part, part.__name__)
+    """A checked class in words, with its article."""
+    known = {str: "name", float: "number", int: "number", torch.Generator: "torch.Generator"}
+    name = known.get(part, part.__name__)
+    return f"{'an' if name[0] in 'AEIOaeio' else 'a'} {name}"
 
 
 REAL = frozenset(
@@ -115,8 +168,8 @@ def dtypes_of(array: type[AbstractArray]) -> frozenset[torch.dtype]:
 
 
 def in_words(array: type[AbstractArray]) -> str:
-    """The annotation in words."""
+    """The annotation in words, with its article."""
     dtypes = dtypes_of(array)
     if not dtypes:
-        return "tensor"
-    return "tensor of real numbers" if dtypes == REAL else "floating-point tensor"
+        return "a tensor"
+    return "a tensor of real numbers" if dtypes == REAL else "a floating-point tensor"

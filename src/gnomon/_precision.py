@@ -2,16 +2,14 @@
 
 import dataclasses
 import functools
-import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from itertools import chain
 from typing import ParamSpec, TypeVar, cast
 
 import torch
 from torch import Tensor
 
-from gnomon._kinds import kinds_of
+from gnomon._kinds import checker_of, is_packed, unpacked
 from gnomon.errors import RangeError, public
 
 HALF = frozenset({torch.float16, torch.bfloat16})
@@ -26,21 +24,20 @@ T = TypeVar("T")
 def full_precision(function: Callable[P, R]) -> Callable[P, R]:
     """The function with autocast off inside, which would compute its products in half precision.
 
-    Its arguments are of the kinds that its signature names, or an error says which is not. If gradients are on, tensors
-    that were made in inference mode are copied: no graph accepts them as they are.
+    Its arguments are of the kinds that its signature names, or an error says which is not. Numbers are taken out of
+    NumPy's arrays and, if gradients are on, tensors that were made in inference mode are copied: no graph accepts them
+    as they are.
     """
-    kinds = functools.cache(lambda: kinds_of(function))
-    order = functools.cache(lambda: tuple(inspect.signature(function).parameters))
+    check = checker_of(function)
 
     @public
     @functools.wraps(function)
     def precise(*args: P.args, **kwargs: P.kwargs) -> R:
-        for name, value in chain(zip(order(), args, strict=False), kwargs.items()):
-            if name in kinds():
-                kinds()[name].check(name, value)
-        if torch.is_grad_enabled() and any(map(of_inference, (*args, *kwargs.values()))):
-            given = [outside_inference(value) for value in args]
-            named = {name: outside_inference(value) for name, value in kwargs.items()}
+        check(args, kwargs)
+        values = (*args, *kwargs.values())
+        if any(map(is_packed, values)) or (torch.is_grad_enabled() and any(map(of_inference, values))):
+            given = [outside_inference(unpacked(value)) for value in args]
+            named = {name: outside_inference(unpacked(value)) for name, value in kwargs.items()}
             return cast(Callable[..., R], precise)(*given, **named)
         devices = autocasting()
         if not devices:

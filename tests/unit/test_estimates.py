@@ -4,6 +4,7 @@ import math
 import warnings
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from matplotlib.figure import Figure
@@ -309,10 +310,29 @@ def test_a_number_of_singular_values_out_of_range_is_named():
 def test_settings_out_of_range_are_named():
     model, x = many_outputs()
     operator = JacobianOperator(model, x)
-    with pytest.raises(RangeError, match=r"jacobian_norm: expected rtol above 0, got 0; passes at least 16, got 3"):
+    with pytest.raises(
+        RangeError, match=r"jacobian_norm: expected rtol above 0, got 0; passes a whole number from 16 on, got 3"
+    ):
         gnomon.jacobian_norm(operator, rtol=0, passes=3)
-    with pytest.raises(RangeError, match=r"Probe: expected rtol of 0 or above, got -1; passes at least 16, got 1"):
+    with pytest.raises(
+        RangeError, match=r"Probe: expected rtol of 0 or above, got -1; passes a whole number from 16 on, got 1"
+    ):
         Probe(model, x, QUANTITIES, rtol=-1, passes=1)
+    for many in (gnomon.jacobian_norm, lambda operator, passes: Probe(model, x, QUANTITIES, passes=passes)):
+        with pytest.raises(RangeError, match=r"expected passes a whole number from 16 on, got 20\.5"):
+            many(operator, passes=20.5)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("number", [np.array, np.float64, torch.tensor])
+def test_a_tolerance_of_numpy_or_torch_is_a_number(number):
+    model, x = many_outputs()
+    operator = JacobianOperator(model, x)
+    found = gnomon.jacobian_norm(operator, rtol=number(0.25), passes=20)
+    assert torch.equal(found.value, gnomon.jacobian_norm(JacobianOperator(model, x), rtol=0.25, passes=20).value)
+    assert len(operator.known) == 1
+    gnomon.jacobian_norm(operator, rtol=number(0.25), passes=20)
+    assert len(operator.known) == 1
 
 
 def kinds(reading):

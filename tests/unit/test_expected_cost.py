@@ -9,7 +9,7 @@ import torch
 import gnomon
 from gnomon import Probe
 from gnomon.models import mlp, resnet18
-from gnomon.probe._expected import ENOUGH, ExpectedCost, extrapolated
+from gnomon.probe._expected import ENOUGH, MOST, ExpectedCost, extrapolated
 from tests.unit.test_memory import peak
 
 QUANTITIES = [gnomon.accuracy, gnomon.centroid_alignment, gnomon.jacobian_norm, gnomon.explained_variance_ratio]
@@ -82,10 +82,34 @@ def test_the_line_through_few_samples_is_that_of_all(fixed, each):
 
 
 def test_short_looks_are_taken_twice_and_long_ones_once():
-    clock = iter([5.0, 0.01, 0.02, 7.0, 0.16, 0.17])
+    clock = iter([0.4, 0.01, 0.02, 0.5, 0.16, 0.17])
     assert extrapolated(lambda size: next(clock), 32, 100) == (0.16, 32)
     clock = iter([9.0, 1.0, 2.0])
     assert extrapolated(lambda size: next(clock), 4, 100) == (2.0, 4)
+
+
+@pytest.mark.parametrize("each", [0.02, 0.09, 0.3])
+def test_all_looks_together_take_a_second(each):
+    looks = []
+
+    def took(size):
+        looks.append(size)
+        return each
+
+    _, last = extrapolated(took, 10**99, 10**99)
+    earlier = each * sum(size < last for size in looks)
+    assert earlier < MOST == 1 <= earlier + each * looks.count(last)
+
+
+def test_of_a_large_network_looks_are_taken_at_two_samples_and_at_four():
+    looks = []
+
+    def took(size):
+        looks.append(size)
+        return float(size)
+
+    assert extrapolated(took, 100, 100) == (100.0, 4)
+    assert looks == [2, 2, 4]
 
 
 def test_loaders_are_counted_and_splits_are_added_up():

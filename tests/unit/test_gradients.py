@@ -4,6 +4,7 @@ import math
 import warnings
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -226,6 +227,17 @@ def test_few_samples_and_little_memory():
 
 
 @pytest.mark.bad_input
+def test_sizes_are_whole_numbers_of_any_kind():
+    model, x, labels = case()
+    found = [gnomon.gradient_disparity(model, x, labels, batches=2, size=size) for size in (2, np.int64(2))]
+    assert torch.equal(found[0].value, found[1].value)
+    with pytest.raises(
+        RangeError, match=r"expected batches a whole number from 2 on, got 2\.5; size a whole number from 2 on, got 1\."
+    ):
+        gnomon.gradient_disparity(model, x, labels, batches=2.5, size=1)
+
+
+@pytest.mark.bad_input
 def test_what_has_no_gradient_or_no_spread_is_named():
     model, x, labels = case()
     one = gnomon.batch_gradients(model, x[:1], labels[:1])
@@ -242,7 +254,7 @@ def test_what_has_no_gradient_or_no_spread_is_named():
     assert gnomon.gradient_disparity(flat, x, labels, rescaled=False).value > 0
     with pytest.raises(EmptyError, match=r"GradientSums.compute\(x\): expected samples, got none"):
         gnomon.GradientSums().compute()
-    with pytest.raises(RangeError, match=r"GradientSums: expected batches at least 2, got 1"):
+    with pytest.raises(RangeError, match=r"GradientSums: expected batches a whole number from 2 on, got 1"):
         gnomon.GradientSums(batches=1)
     with pytest.raises(
         UnsupportedModuleError, match=r"batch_gradients\(model\): expected parameters that require grad"

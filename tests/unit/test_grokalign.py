@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from gnomon import GrokAlign, deepfool, input_jacobian, jacobian_norm
 from gnomon.autodiff._tape import reached, sources
-from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
+from gnomon.errors import ArgumentTypeError, EmptyError, RangeError, ShapeError, UnsupportedModuleError
 from gnomon.models import mlp
 from tests.zoo import BUILDERS, zoo
 
@@ -382,6 +382,10 @@ def test_bad_settings_are_listed_together():
         RangeError, match=r"coefficient finite.*got -1; estimator.*got 'x'; fraction in \(0, 1\], got 2"
     ):
         GrokAlign(-1, "x", fraction=2)
+    with pytest.raises(RangeError, match=r"GrokAlign: expected squared True or False, got 'no'"):
+        GrokAlign(1.0, squared="no")
+    with pytest.raises(ArgumentTypeError, match=r"GrokAlign\(generator\): expected a torch\.Generator, got int"):
+        GrokAlign(1.0, generator=0)
 
 
 @pytest.mark.bad_input
@@ -401,6 +405,10 @@ def test_bad_batches_are_named():
         ):
             call(model, x.to("meta"))
         for _ in range(2):  # it acts at the first call only
+            with pytest.raises(
+                ArgumentTypeError, match=name + r"\(model\): expected a network, .* got NoneType\. Pass"
+            ):
+                call(None, x)
             with pytest.raises(ShapeError, match=name + shape):
                 call(lambda x: model(x)[..., None], x)
 

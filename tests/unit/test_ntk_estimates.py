@@ -132,7 +132,9 @@ def test_an_accuracy_that_is_not_met_gives_the_estimate_its_error_and_a_warning(
 @pytest.mark.bad_input
 def test_settings_out_of_range_are_named():
     model, x = mlp((6, 8, 3)), torch.ones(4, 6)
-    with pytest.raises(RangeError, match=r"ntk_to_point: expected rtol above 0, got 0; passes at least 16, got 3"):
+    with pytest.raises(
+        RangeError, match=r"ntk_to_point: expected rtol above 0, got 0; passes a whole number from 16 on, got 3"
+    ):
         gnomon.ntk_to_point(model, x, x[0], rtol=0, passes=3)
     with pytest.raises(RangeError, match=r"ntk\(trace\): expected True with an accuracy, got False. Leave out rtol"):
         ntk(model, x, trace=False, rtol=0.05)

@@ -10,7 +10,7 @@ from torch import nn
 import gnomon
 from gnomon import Probe, accuracy, at, centroid_alignment, every, explained_variance_ratio, log_spaced
 from gnomon.autodiff import gradient_products
-from gnomon.errors import DataError, EmptyError, RangeError, ShapeError, UnsupportedModuleError
+from gnomon.errors import ArgumentTypeError, DataError, EmptyError, RangeError, ShapeError, UnsupportedModuleError
 from gnomon.models import mlp
 from gnomon.probe import _cost as cost
 from gnomon.probe import _derived as derived
@@ -506,13 +506,33 @@ def test_what_only_few_samples_lack_is_not_refused():
         ({"quantities": [torch.mean]}, r"expected functions whose arguments have names, got <built-in method mean"),
         ({"quantities": ["accuracy"]}, r"expected functions whose arguments have names, got 'accuracy'\. Wrap it"),
         ({"schedule": 100}, r"Probe: expected schedule a function of the step, such as every\(100\), got 100"),
-        ({"model": torch.tanh}, r"Probe: expected model an nn\.Module, got <built-in method tanh"),
+        ({"layers": 3}, r"Probe: expected layers a name or a list of names, got 3\. Change"),
+        ({"head": 3}, r"Probe: expected head a name or a list of names, got 3\. Change"),
+        ({"passes": 20.5}, r"Probe: expected passes a whole number from 16 on, got 20\.5"),
         ({"data": (torch.ones(2, 3),) * 3}, r"Probe\(data\): expected samples, alone or with labels, got 3 parts"),
     ],
 )
 def test_what_no_probe_can_be_made_of_is_said(change, message):
     arguments = {"model": nn.Linear(3, 2), "data": torch.ones(2, 3), "quantities": [gnomon.jacobian_norm]} | change
     with pytest.raises(RangeError, match=message):
+        Probe(**arguments)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": torch.tanh}, r"^Probe\(model\): expected a Module, got builtin_function_or_method"),
+        ({"rtol": "0.1"}, r"^Probe\(rtol\): expected a number, got str"),
+        ({"passes": "many"}, r"^Probe\(passes\): expected a number, got str"),
+        ({"max_overhead": "5%"}, r"^Probe\(max_overhead\): expected a number, got str"),
+        ({"memory": torch.ones(2)}, r"^Probe\(memory\): expected a number, got Tensor of shape \(2,\)"),
+        ({"history": "run.jsonl"}, r"^Probe\(history\): expected a History, got str"),
+    ],
+)
+def test_settings_of_another_kind_are_named(change, message):
+    arguments = {"model": nn.Linear(3, 2), "data": torch.ones(2, 3), "quantities": [gnomon.jacobian_norm]} | change
+    with pytest.raises(ArgumentTypeError, match=message):
         Probe(**arguments)
 
 

@@ -506,7 +506,6 @@ def test_states_of_something_else_are_refused():
     ("make", "state", "got"),
     [
         (WeightNormConstraint, {"norm": 1.0}, "norm of float"),
-        (OrthoGrad, {"steps": "3"}, "steps of str"),
         (gnomon.GrokfastEMA, {"steps": 1, "taken": {}, "memory": []}, "memory of list"),
         (SpectralNormPenalty, {"directions": 3}, "directions of int"),
         (OrthoGrad, {}, "an empty one"),
@@ -519,9 +518,55 @@ def test_states_with_other_entries_are_refused(make, state, got):
         make([nn.Parameter(torch.ones(2, 2))]).load_state_dict(state)
 
 
-def test_the_memory_of_a_parameter_by_another_name_is_refused():
-    state = {"steps": 1, "taken": {"w": 1}, "memory": {"w": torch.ones(2, 2)}}
-    with pytest.raises(ShapeError, match=r"expected nothing for parameter w, got shape \(2, 2\)"):
+@pytest.mark.parametrize(
+    ("make", "state", "message"),
+    [
+        (lambda w: GrokAlign(1.0), None, "a mapping, got NoneType"),
+        (gnomon.GrokfastMA, [1], "a mapping, got list"),
+        (lambda w: GrokAlign(1.0), {"calls": -3}, "calls that are a whole number from 0 on, got -3"),
+        (OrthoGrad, {"steps": "3"}, "steps that are a whole number from 0 on, got '3'"),
+        (SpectralNormPenalty, {"directions": [3]}, "directions that are tensors, got others"),
+    ],
+)
+def test_states_of_another_kind_are_refused(make, state, message):
+    method = make([nn.Parameter(torch.ones(2, 2))])
+    before = method.state_dict()
+    with pytest.raises(CheckpointError, match=rf"\w\(state_dict\): expected {message}\. Load a state of the"):
+        method.load_state_dict(state)
+    torch.testing.assert_close(method.state_dict(), before)
+
+
+@pytest.mark.parametrize(
+    ("taken", "memory", "message"),
+    [
+        ({0: 1}, {}, "taken and memory of the same parameters, got 0 in one"),
+        ({}, {0: torch.ones(2, 2)}, "taken and memory of the same parameters, got 0 in one"),
+        ({0: 1}, {0: [1.0]}, "a number of gradients and their memory for parameter 0, got 1 and list"),
+        ({0: -1}, {0: torch.ones(2, 2)}, "a number .* and their memory for parameter 0, got -1 and Tensor"),
+        ({0: "1"}, {0: torch.ones(2, 2)}, "a number .* and their memory for parameter 0, got '1' and Tensor"),
+    ],
+)
+def test_a_memory_that_is_none_is_refused(taken, memory, message):
+    grokfast = gnomon.GrokfastEMA([nn.Parameter(torch.ones(2, 2))])
+    with pytest.raises(CheckpointError, match=rf"^GrokfastEMA\(state_dict\): expected {message}"):
+        grokfast.load_state_dict({"steps": 1, "taken": taken, "memory": memory})
+    assert grokfast.state_dict() == {"steps": 0, "taken": {}, "memory": {}}
+
+
+@pytest.mark.parametrize("count", [np.int64, torch.tensor])
+def test_counts_of_numpy_and_torch_are_loaded_as_numbers(count):
+    penalty, grokfast = GrokAlign(1.0), gnomon.GrokfastEMA([nn.Parameter(torch.ones(2, 2))])
+    penalty.load_state_dict({"calls": count(3)})
+    grokfast.load_state_dict({"steps": count(3), "taken": {0: count(2)}, "memory": {0: torch.ones(2, 2)}})
+    state = grokfast.state_dict()
+    counts = [penalty.state_dict()["calls"], state["steps"], state["taken"][0]]
+    assert [(type(each), each) for each in counts] == [(int, 3), (int, 3), (int, 2)]
+
+
+@pytest.mark.parametrize("key", ["w", 0.0])
+def test_the_memory_of_a_parameter_by_another_name_is_refused(key):
+    state = {"steps": 1, "taken": {key: 1}, "memory": {key: torch.ones(2, 2)}}
+    with pytest.raises(ShapeError, match=rf"expected nothing for parameter {key}, got shape \(2, 2\)"):
         gnomon.GrokfastEMA([nn.Parameter(torch.ones(2, 2))]).load_state_dict(state)
 
 
@@ -536,6 +581,11 @@ def test_the_memory_of_a_parameter_by_another_name_is_refused():
         (lambda w: WeightNormConstraint([w], alpha=[1.0]), r"WeightNormConstraint\(alpha\)", "list"),
         (lambda w: EgalitarianGradients([w], floor=None), r"EgalitarianGradients\(floor\)", "NoneType"),
         (lambda w: gnomon.effective_rank(w, rtol="1"), r"effective_rank\(rtol\)", "str"),
+        (lambda w: gnomon.GrokAlign(torch.ones(1)), r"GrokAlign\(coefficient\)", r"Tensor of shape \(1,\)"),
+        (lambda w: gnomon.GrokAlign(np.ones(1)), r"GrokAlign\(coefficient\)", r"ndarray of shape \(1,\)"),
+        (lambda w: gnomon.GrokAlign(torch.tensor(1j)), r"GrokAlign\(coefficient\)", "Tensor"),
+        (lambda w: gnomon.GrokAlign(np.array("1")), r"GrokAlign\(coefficient\)", "ndarray"),
+        (lambda w: SAM([w], rho=torch.ones(2)), r"SAM\(rho\)", r"Tensor of shape \(2,\)"),
     ],
 )
 def test_settings_that_are_no_numbers_are_refused(make, name, kind):
@@ -555,6 +605,34 @@ def test_numbers_of_numpy_are_numbers():
     torch.testing.assert_close(ours.value, gnomon.hessian_trace(model, x, labels, seed=7, passes=16).value)
     with pytest.raises(RangeError, match=r"every a whole number from 1 on, got 2.0"):
         gnomon.GrokAlign(0.1, every=2.0)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("number", [np.array, torch.tensor])
+def test_numbers_in_arrays_without_axes_are_numbers(number):
+    """Also where a graph follows: products of NumPy's arrays with its tensors raise."""
+    x, model, w = torch.randn(4, 6).double(), network(), nn.Parameter(torch.ones(2, dtype=torch.float64))
+    settings = {"level": 3.0, "fraction": 1.0, "every": 2}
+    found, expected = (
+        gnomon.GrokAlign(of(0.5), "exact", **{name: of(value) for name, value in settings.items()})(model, x)
+        for of in (number, lambda value: value)
+    )
+    assert found.shape == ()
+    torch.testing.assert_close(found, expected)
+    w.grad = torch.ones_like(w)
+    gnomon.GrokfastEMA([w], alpha=number(0.5), lamb=number(2.0))()
+    assert w.grad.tolist() == [3.0, 3.0]
+    assert gnomon.input_jacobian(model, x, memory=number(1000)).shape == (4, 3, 6)
+
+
+@pytest.mark.bad_input
+def test_what_may_be_of_two_kinds_is_named_with_articles():
+    with pytest.raises(ArgumentTypeError, match=r"expected a tensor of real numbers or a number, got str\. Pass one"):
+        gnomon.noise_level("half")
+    with pytest.raises(ArgumentTypeError, match=r"expected a BatchGradients, got str"):
+        gnomon.gradient_norm("none")
+    with pytest.raises(ArgumentTypeError, match=r"expected a torch\.Generator, got int"):
+        SpectralNormPenalty([nn.Parameter(torch.ones(2, 2))], generator=0)
 
 
 def test_an_empty_matrix_has_no_spectral_norm(generator):

@@ -209,6 +209,10 @@ def test_bad_readings_are_refused():
     with pytest.raises(ShapeError, match=r"verdict\(validation_accuracy\): expected shape \(13,\) as steps has"):
         verdict(STEPS, **readings(), validation_accuracy=[0.5])
     with pytest.raises(
+        ShapeError, match=r"\(validation_accuracy\): expected .* as steps has, got \(13, 1\)\. Pass one"
+    ):
+        verdict(STEPS, **readings(), validation_accuracy=[[0.5]] * 13)
+    with pytest.raises(
         RangeError, match=r"verdict\(validation_accuracy\): expected a number at the last step, got NaN"
     ):
         verdict(STEPS, **readings(), validation_accuracy=[0.5] * 12 + [math.nan])

@@ -6,14 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float, Num
 from numpy.typing import NDArray
 from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.errors import RangeError
+from gnomon.errors import RangeError, ShapeError
 from gnomon.history._corpus import Corpus, Row, SimilarRun, corpus
 from gnomon.history._feature_learning_interval import as_numbers, series
 from gnomon.history._traits import Series, traits
@@ -59,7 +58,8 @@ class Verdict:
         similar: the most similar runs of the corpus, the nearest first.
         distance: the mean distance to them; None where traits are missing.
         limit: the distance above which no verdict is given.
-        agrees: whether a validation split says the same: that accuracy rises, or that it does not; None without one.
+        agrees: whether a validation split says the same: that accuracy rises, or that it does not; None without one,
+            where it was read too seldom, and in every "cannot tell".
         reached: whether more training is unlikely to help; `if verdict(...).reached: stop` is the stopping rule.
         evidence: what it rests on, in a sentence that can be checked.
         counterfactual: what it depends on most, and the probability without that, in a sentence.
@@ -203,7 +203,13 @@ def where_read(steps: Series, validation_accuracy: Sequence[float | int] | Tenso
     if validation_accuracy is None:
         return np.empty(0), np.empty(0)
     found = as_numbers("validation_accuracy", validation_accuracy)
-    _checks.same_shape(steps=torch.from_numpy(steps), validation_accuracy=found)
+    if tuple(found.shape) != steps.shape:
+        raise ShapeError(
+            "validation_accuracy",
+            f"shape {steps.shape} as steps has",
+            _checks.shape_of(found),
+            "Pass one value per step, NaN where there is none.",
+        )
     _checks.between(0, 1, validation_accuracy=found)
     read = ~found.isnan().numpy()
     if not read[-1]:

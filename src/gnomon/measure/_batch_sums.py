@@ -22,7 +22,7 @@ class BatchSums:
 
     def __init__(self, loss: Loss, batches: int, seed: int, memory: int | None) -> None:
         _checks.settings(
-            ("batches", batches, "at least 2", _checks.whole(batches, 2)),
+            ("batches", batches, "a whole number from 2 on", _checks.whole(batches, 2)),
             ("seed", seed, "a whole number", _checks.whole(seed)),
         )
         self._loss, self._batches = loss, batches

@@ -47,10 +47,10 @@ class Accuracy:
         most = MOST if passes is None else passes
         _checks.settings(
             ("rtol", rtol, "above 0", 0 < rtol < math.inf),
-            ("passes", passes, "at least 16", _checks.whole(most, 16)),
+            ("passes", passes, "a whole number from 16 on", _checks.whole(most, 16)),
             ("seed", seed, "a whole number", _checks.whole(seed)),
         )
-        return cls(rtol, operator.index(most), operator.index(seed))
+        return cls(float(rtol), operator.index(most), operator.index(seed))
 
     @property
     def of_squares(self) -> float:

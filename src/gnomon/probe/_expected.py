@@ -18,17 +18,17 @@ from gnomon.probe._wrapped import device_of
 
 ENOUGH = 0.1
 """Seconds that a look has to take to be long enough for the clock."""
-MOST = 5 * ENOUGH
-"""Seconds after which no more samples are used, if at least two looks were taken."""
+MOST = 10 * ENOUGH
+"""Seconds of looks, all together, after which no more samples are used, if looks of two sizes were taken."""
 
 
 @dataclass(frozen=True)
 class ExpectedCost:
     """What a reading will cost, as far as a few samples tell; `str` gives it in words.
 
-    With a large network eight samples are used, with a small one as many as take half a second; loaders are
-    iterated once, to count. What grows faster than the number of samples, as `ntk` does, costs more than this, and what
-    cannot be computed on so few is left out.
+    Looks are taken at two samples, then at four or more, and at ever more until they have taken a second together;
+    loaders are iterated once, to count. What grows faster than the number of samples, as `ntk` does, costs more than
+    this, and what cannot be computed on so few is left out.
 
     Attributes:
         seconds: wall time.
@@ -72,7 +72,7 @@ def expected(
 ) -> ExpectedCost:
     """The cost of a split, from looks at some samples of its first batch, made by `look_of`.
 
-    Two samples, then more each time, until the looks have taken long enough: if one at two is long, eight in all.
+    Two samples, then more each time, until all looks together have taken long enough; two sizes at least.
     """
     first = samples.first_on(device_of(model))
     x, n = first["x"], samples.count()
@@ -106,17 +106,22 @@ def extrapolated(took: Callable[[int], float], n: int, most: int) -> tuple[float
     that a line through two short looks says little of many samples. The first is taken twice, because of what a first
     pass sets up, and so are short ones, because of other work on the machine.
     """
+    spent = first = 0.0
+
+    def look(size: int) -> float:
+        nonlocal spent
+        seconds = took(size)
+        spent += seconds
+        return seconds
 
     def least(size: int) -> float:
-        once = took(size)
-        return min(once, took(size)) if min(once, first) < ENOUGH else once
+        once = look(size)
+        return min(once, look(size)) if min(once, first) < ENOUGH else once
 
-    first = 0.0
     size = few = min(2, n, most)
-    first = now = spent = least(few)
+    first = now = least(few)
     while size < min(n, most) and (size == few or spent < MOST):
         size = min((2 if now >= ENOUGH else 4) * size, n, most)
         now = least(size)
-        spent += now
     each = max(0.0, now - first) / (size - few) if size > few else now / size
     return now + (n - size) * each, size

@@ -3,7 +3,7 @@
 import math
 import operator
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -12,6 +12,7 @@ from torch import nn
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from gnomon import _checks
+from gnomon._kinds import checked
 from gnomon.autodiff import RTOL, Places, Positions, at_positions, named_layers
 from gnomon.errors import ConvergenceError, GnomonError, RangeError, public, within
 from gnomon.probe._cost import Cost, Meter
@@ -115,10 +116,11 @@ class Probe:
 
     Raises:
         EmptyError: if there are no quantities, or all samples are of one class and a quantity needs more.
-        RangeError: if the model is not a module, the schedule not a function, or the data are not samples; if a
-            quantity requests what is not there, or has an observation's name or, without a split before it, one that a
-            history uses; if the samples are not floating-point, or the labels not classes, and a quantity needs this;
-            if max_overhead is not above 0.
+        TypeError: if the model is not a module, or a setting is not of its kind, such as a name where a number belongs.
+        RangeError: if the schedule is not a function, or the data are not samples; if a quantity requests what is not
+            there, or has an observation's name or, without a split before it, one that a history uses; if the samples
+            are not floating-point, or the labels not classes, and a quantity needs this; listing every setting that is
+            out of range.
         ShapeError: if there are not as many labels as samples, the outputs are not (n, c), or a quantity needs other
             shapes.
         UnsupportedModuleError: if a quantity needs a network of another kind, such as one that ends in a linear layer;
@@ -131,6 +133,7 @@ class Probe:
     """
 
     @public
+    @checked
     def __init__(
         self,
         model: nn.Module,
@@ -148,10 +151,12 @@ class Probe:
         history: History | None = None,
     ) -> None:
         due = schedule is None or callable(schedule)
+        named = [names is None or isinstance(names, Iterable) for names in (layers, head)]
         _checks.settings(
             ("rtol", rtol, "of 0 or above", 0 <= rtol < math.inf),
-            ("passes", passes, "at least 16", passes is None or passes >= 16),
-            ("model", model, "an nn.Module", isinstance(model, nn.Module)),
+            ("passes", passes, "a whole number from 16 on", passes is None or _checks.whole(passes, 16)),
+            ("layers", layers, "a name or a list of names", named[0]),
+            ("head", head, "a name or a list of names", named[1]),
             ("schedule", schedule, "a function of the step, such as every(100)", due),
             ("max_overhead", max_overhead, "above 0", max_overhead is None or 0 < max_overhead < math.inf),
         )

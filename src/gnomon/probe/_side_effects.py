@@ -39,7 +39,7 @@ def reporting_side_effects(model: nn.Module, look: Callable[[], T]) -> T:
         warnings.warn(
             f"Probe(model): the forward pass changes {', '.join(changed)}, which a reading does not restore: training "
             f"may proceed otherwise than without it. Keep what forward passes change in buffers.",
-            stacklevel=10,
+            stacklevel=11,
         )
     return result
 

@@ -10,7 +10,7 @@ from gnomon import _checks
 from gnomon._precision import in_single
 from gnomon.errors import ShapeError
 from gnomon.steer._changed_gradients import ChangedGradients
-from gnomon.steer._parameters import norm_of, require_entries
+from gnomon.steer._parameters import norm_of, not_the_state, require_entries
 
 
 class AmplifiedGradients(ChangedGradients):
@@ -65,19 +65,29 @@ class AmplifiedGradients(ChangedGradients):
             ShapeError: if the memory is not that of this method, with this window, for these parameters.
         """
         require_entries(state_dict, self._where, steps=int, taken=dict, memory=dict)
-        for i, memory in state_dict["memory"].items():
-            wanted = self._shape(self._parameters[i][1]) if i in range(len(self._parameters)) else "nothing"
-            if tuple(memory.shape) != wanted:
-                raise ShapeError(
-                    "state_dict",
-                    f"{wanted} for parameter {i}",
-                    f"shape {_checks.shape_of(memory)}",
-                    "Load a state of the same method, window and parameters.",
-                    where=self._where,
-                )
-        self.steps = state_dict["steps"]
-        self._taken = dict(state_dict["taken"])
-        self._memory = {i: memory.clone() for i, memory in state_dict["memory"].items()}
+        taken, memory = state_dict["taken"], state_dict["memory"]
+        for i in taken.keys() ^ memory.keys():
+            raise not_the_state("taken and memory of the same parameters", f"{i} in one of the two", self._where)
+        for i in memory:
+            self._require_memory(i, taken[i], memory[i])
+        self.steps = int(state_dict["steps"])
+        self._taken = {i: int(count) for i, count in taken.items()}
+        self._memory = {i: each.clone() for i, each in memory.items()}
+
+    def _require_memory(self, i: int, taken: object, memory: object) -> None:
+        if not (_checks.whole(taken, 0) and isinstance(memory, Tensor)):
+            found = f"{taken!r} and {type(memory).__name__}"
+            raise not_the_state(f"a number of gradients and their memory for parameter {i}", found, self._where)
+        known = _checks.whole(i) and i in range(len(self._parameters))
+        wanted = self._shape(self._parameters[i][1]) if known else "nothing"
+        if tuple(memory.shape) != wanted:
+            raise ShapeError(
+                "state_dict",
+                f"{wanted} for parameter {i}",
+                f"shape {_checks.shape_of(memory)}",
+                "Load a state of the same method, window and parameters.",
+                where=self._where,
+            )
 
     def _known(self, i: int) -> str:
         taken = self._taken.get(i, 0)

@@ -79,7 +79,7 @@ class ChangedGradients(ABC):
             CheckpointError: if it is a state of something else.
         """
         require_entries(state_dict, self._where, steps=int)
-        self.steps = state_dict["steps"]
+        self.steps = int(state_dict["steps"])
 
     def _known(self, i: int) -> str:
         """What an error adds about the i-th parameter."""

@@ -21,7 +21,7 @@ from gnomon.autodiff import (
     require_second_derivative,
     spare_zeros,
 )
-from gnomon.errors import UnsupportedModuleError, public
+from gnomon.errors import ArgumentTypeError, UnsupportedModuleError, public
 from gnomon.steer._parameters import require_entries
 
 GOLDEN = (math.sqrt(5) - 1) / 2
@@ -127,6 +127,7 @@ class GrokAlign:
             ("projections", self.projections, "a whole number from 1 on", counts[0]),
             ("level", self.level, "at least 0", self.level is None or 0 <= self.level < math.inf),
             ("fraction", self.fraction, "in (0, 1]", 0 < self.fraction <= 1),
+            ("squared", self.squared, "True or False", isinstance(self.squared, bool)),
             ("every", self.every, "a whole number from 1 on", counts[1]),
         )
 
@@ -156,7 +157,7 @@ class GrokAlign:
             UnsupportedModuleError: if a layer has no second derivative, or nothing leads from the outputs back to x;
                 for a part of a batch, if BatchNorm normalises by the batch, and so by two, one for each part.
         """
-        _require(x)
+        _require(model, x)
         coefficient = self._coefficient()
         if coefficient is None:
             logits = outputs_of(model(x), x)
@@ -181,12 +182,12 @@ class GrokAlign:
             The same scalar as `logits_and_penalty` does.
 
         Raises:
-            RangeError: if x is not of floating point.
+            RangeError: if x is not of floating point, or not dense.
             EmptyError: if the batch is empty.
             ShapeError: if the outputs are not (n, c).
             UnsupportedModuleError: if a layer has no second derivative, or nothing leads from the outputs back to x.
         """
-        _require(x)
+        _require(model, x)
         coefficient = self._coefficient()
         if coefficient is None:
             penalty = _zero(x)
@@ -208,15 +209,16 @@ class GrokAlign:
             CheckpointError: if it is a state of something else.
         """
         require_entries(state_dict, "GrokAlign", calls=int)
-        self._state["calls"] = state_dict["calls"]
+        self._state["calls"] = int(state_dict["calls"])
 
     def _coefficient(self) -> float | None:
         """What the norm is multiplied by at this call; None where the penalty does not act."""
         if not torch.is_grad_enabled():
             return self.coefficient
-        turn, place = divmod(self._state["calls"], self.every)
-        acts = place == int(self.every * (turn * GOLDEN % 1))
-        return self.every * self.coefficient if acts else None
+        every = int(self.every)
+        turn, place = divmod(self._state["calls"], every)
+        acts = place == int(every * (turn * GOLDEN % 1))
+        return every * self.coefficient if acts else None
 
     def _count(self) -> None:
         """Notes that a call has ended: one that fails, and is made again, acts again."""
@@ -268,11 +270,13 @@ class GrokAlign:
         return v / torch.linalg.vector_norm(v, dim=1, keepdim=True)
 
 
-def _require(x: Tensor) -> None:
+def _require(model: Model, x: Tensor) -> None:
     if torch.compiler.is_compiling():
         raise UnsupportedModuleError(
             "model", "a call outside torch.compile", "one inside", "Compile the network alone."
         )
+    if not callable(model):
+        raise ArgumentTypeError("model", "a network, or a function", type(model).__name__, "Pass one.")
     _checks.floating(x=x)
     _checks.dense(x=x)
     _checks.samples(1, x=x)

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gnomon import _checks
 from gnomon._precision import single
 from gnomon.errors import ArgumentTypeError, CheckpointError, EmptyError, RangeError
 
@@ -44,15 +45,23 @@ def require_real(parameters: Sequence[tuple[str, Tensor]]) -> None:
             raise RangeError("parameters", "real ones", f"{parameter.dtype} in {name}", "Leave it out.")
 
 
-def require_entries(state_dict: Mapping[str, Any], where: str, **entries: Any) -> None:  # noqa: ANN401 - classes, also of a union
-    """Raises CheckpointError unless the state has these entries, which are of these classes."""
+def require_entries(state_dict: object, where: str, **entries: Any) -> None:  # noqa: ANN401 - classes, also of a union
+    """Raises CheckpointError unless the state has these entries, which are of these classes, or counts for `int`."""
+    if not isinstance(state_dict, Mapping):
+        raise not_the_state("a mapping", type(state_dict).__name__, where)
     for name, kind in entries.items():
-        if not isinstance(state_dict.get(name), kind):
-            found = type(state_dict[name]).__name__ if name in state_dict else ", ".join(map(str, state_dict))
-            got = f"{name} of {found}" if name in state_dict else found or "an empty one"
-            raise CheckpointError(
-                "state_dict", f"one with {name}", got, "Load a state of the same method.", where=where
-            )
+        if name not in state_dict:
+            raise not_the_state(f"one with {name}", ", ".join(map(str, state_dict)) or "an empty one", where)
+        value = state_dict[name]
+        if kind is int and not _checks.whole(value, 0):
+            raise not_the_state(f"{name} that are a whole number from 0 on", repr(value), where)
+        if kind is not int and not isinstance(value, kind):
+            raise not_the_state(f"one with {name}", f"{name} of {type(value).__name__}", where)
+
+
+def not_the_state(expected: str, got: object, where: str) -> CheckpointError:
+    """What is raised where a state is one of something else."""
+    return CheckpointError("state_dict", expected, got, "Load a state of the same method.", where=where)
 
 
 def gradients_of(parameters: Sequence[tuple[str, Tensor]]) -> dict[int, Tensor]:

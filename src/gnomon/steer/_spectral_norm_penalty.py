@@ -12,7 +12,7 @@ from gnomon import _checks
 from gnomon._precision import full_precision, in_single, single
 from gnomon.errors import EmptyError, ShapeError, public
 from gnomon.linalg import unit
-from gnomon.steer._parameters import named, require_entries, require_real
+from gnomon.steer._parameters import named, not_the_state, require_entries, require_real
 
 
 class SpectralNormPenalty:
@@ -89,6 +89,8 @@ class SpectralNormPenalty:
             ShapeError: if it is not one for these parameters.
         """
         require_entries(state_dict, "SpectralNormPenalty", directions=list | tuple)
+        if not all(isinstance(direction, Tensor) for direction in state_dict["directions"]):
+            raise not_the_state("directions that are tensors", "others", "SpectralNormPenalty")
         found = [tuple(direction.shape) for direction in state_dict["directions"]]
         wanted = [tuple(direction.shape) for direction in self._directions]
         if found != wanted:

@@ -76,8 +76,8 @@ def commutator_defect(
         True
     """
     _checks.settings(
-        ("pairs", pairs, "at least 6", _checks.whole(pairs, 6)),
-        ("batch", batch, "at least 1", _checks.whole(batch, 1)),
+        ("pairs", pairs, "a whole number from 6 on", _checks.whole(pairs, 6)),
+        ("batch", batch, "a whole number from 1 on", _checks.whole(batch, 1)),
         ("seed", seed, "a whole number", _checks.whole(seed)),
     )
     matrix = hessian(model, x, labels, loss, memory)

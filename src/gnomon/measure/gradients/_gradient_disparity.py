@@ -77,8 +77,8 @@ def gradient_disparity(
     fewest = 2 if rescaled else 1
     _checks.settings(
         ("rescaled", rescaled, "True or False", isinstance(rescaled, bool)),
-        ("batches", batches, "at least 2", _checks.whole(batches, 2)),
-        ("size", size, f"at least {fewest}", size is None or _checks.whole(size, fewest)),
+        ("batches", batches, "a whole number from 2 on", _checks.whole(batches, 2)),
+        ("size", size, f"a whole number from {fewest} on", size is None or _checks.whole(size, fewest)),
         ("seed", seed, "a whole number", _checks.whole(seed)),
     )
     _checks.samples(1, x=x, labels=labels)
@@ -86,7 +86,7 @@ def gradient_disparity(
     parameters = trainable(model, x)
     x, labels = outside_inference(x), outside_inference(labels)
     chunk = chunk_size(model, x, memory=memory)
-    each = len(x) // batches if size is None else size
+    each = len(x) // batches if size is None else int(size)
     if each < fewest or each * batches > len(x):
         # Errors of network and labels are reported first, since more samples do not fix them.
         loss_gradient(model, parameters, x, labels, partial(_mean, loss), chunk, create_graph=False)
