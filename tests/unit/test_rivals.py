@@ -518,6 +518,7 @@ def test_states_with_other_entries_are_refused(make, state, got):
         make([nn.Parameter(torch.ones(2, 2))]).load_state_dict(state)
 
 
+@pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("make", "state", "message"),
     [

@@ -74,7 +74,7 @@ class AmplifiedGradients(ChangedGradients):
         self._taken = {i: int(count) for i, count in taken.items()}
         self._memory = {i: each.clone() for i, each in memory.items()}
 
-    def _require_memory(self, i: int, taken: object, memory: object) -> None:
+    def _require_memory(self, i: Any, taken: object, memory: object) -> None:  # noqa: ANN401 - a key of any kind
         if not (_checks.whole(taken, 0) and isinstance(memory, Tensor)):
             found = f"{taken!r} and {type(memory).__name__}"
             raise not_the_state(f"a number of gradients and their memory for parameter {i}", found, self._where)
