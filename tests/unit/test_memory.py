@@ -98,7 +98,7 @@ def peak(measure, budget):
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell peaks of memory")
 def test_peak_is_the_result_and_the_budget():
     budget = 32 * 2**20
-    # A fifth for what the allocator and threads need: 1.01 is usual, 1.107 was seen beside other tests.
+    # Alone 1.01 each time; 1.107 was seen once beside other tests, why is not known. Without the budget it is above 3.
     assert peak(JACOBIAN, budget) < 1.2 * (RESULT + budget)
     assert peak(JACOBIAN, 2**30) > 3 * (RESULT + budget), "the whole graph would have fitted: the test shows nothing"
 
