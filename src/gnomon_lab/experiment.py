@@ -99,7 +99,8 @@ class Experiment(Generic[ConfigT]):
                 return
             found.begin()
             torch.set_num_threads(config.threads)
-            self.run(config, run)
+            with run.locating():
+                self.run(config, run)
             records = run.records()
             columns, rows = self.table(records)
             run.require_own()

@@ -121,6 +121,12 @@ def test_settings_are_checked_together():
         Config(steps=0, train=5)
 
 
+def test_a_reading_of_a_diverged_network_says_which_and_when(tmp_path):
+    config = Config(steps=1, width=8, train=20, init_scale=1e20)
+    with pytest.raises(RangeError, match=r"^accuracy\(logits\): .* The run was in 'baseline', at step 0\. Last good"):
+        grok_digits.EXPERIMENT.finish(config, open_run(tmp_path, "grok-digits", config, 0), lambda *_: None)
+
+
 @pytest.mark.browser
 def test_smallest_variant_from_end_to_end(tmp_path, browser):
     """Trained for real, its page opened without a network: three figures' worth of drawing, and a slider that moves."""

@@ -13,7 +13,7 @@ import torch
 from rich.console import Console
 
 from gnomon import Reading
-from gnomon.errors import CheckpointError, ConvergenceError, DataError, EmptyError
+from gnomon.errors import CheckpointError, ConvergenceError, DataError, EmptyError, RangeError
 from gnomon_lab.cli.progress import Progress
 from gnomon_lab.papers.own.grok_digits import Config
 from gnomon_lab.runs import Run, find, last, load_run, machine, open_run, read_records, series, settled_at
@@ -131,6 +131,23 @@ def test_a_state_that_became_nan_never_replaces_a_checkpoint(tmp_path):
 def test_a_run_that_diverges_at_once_says_that_there_is_no_checkpoint(tmp_path):
     with pytest.raises(ConvergenceError, match=r"at step 0, got nan\. .* Last good checkpoint: none was written yet\."):
         diverge(tmp_path, at=0)
+
+
+def test_an_error_of_a_reading_says_where_the_run_was(tmp_path):
+    run, counter = Run(tmp_path, 0, checkpoint_seconds=0.0), Counter()
+    good = re.escape(f"Last good checkpoint: step 1, {tmp_path / 'checkpoint-a.safetensors'}.")
+    where = rf"^read\(x\): expected numbers, got nan\. Look at x\. The run was in 'a', at step 2\. {good}$"
+    with pytest.raises(RangeError, match=where), run.locating():
+        for step in run.steps("a", 10, counter=counter):
+            if step == 2:
+                raise RangeError("x", "numbers", "nan", "Look at x.", where="read")
+    said = r"^run\(a\): expected a finite loss at step 2, got nan\. [^.]*\. " + good + "$"
+    with pytest.raises(ConvergenceError, match=said), run.locating():  # which says it by itself, once
+        for _ in run.steps("a", 10, counter=counter):
+            run.require_finite(loss=torch.tensor(float("nan")))
+    before = Run(tmp_path, 0)
+    with pytest.raises(RangeError, match=r"Look at x\.$"), before.locating():  # before any step
+        raise RangeError("x", "numbers", "nan", "Look at x.", where="read")
 
 
 @pytest.mark.parametrize(

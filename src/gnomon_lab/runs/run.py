@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from gnomon.errors import CheckpointError, ConvergenceError, DataError
+from gnomon.errors import CheckpointError, ConvergenceError, DataError, GnomonError
 from gnomon.probe import Reading
 from gnomon_lab.runs.checkpoint import State, leaves, load_of_run, save_checkpoint
 from gnomon_lab.runs.files import is_at, sync
@@ -117,6 +117,17 @@ class Run:
     @property
     def _lock_path(self) -> Path:
         return self.folder / ".lock"
+
+    @contextmanager
+    def locating(self) -> Iterator[None]:
+        """Adds to the errors of what runs inside, such as a reading's, where the run was and where it can resume."""
+        try:
+            yield
+        except GnomonError as error:
+            if self._arm and error.where != "run":  # the run's own errors say it already
+                place = f"The run was in {self._arm!r}, at step {self._step}."
+                error.advice = f"{error.advice} {place} Last good checkpoint: {self._last_good}.".lstrip()
+            raise
 
     def require_own(self) -> None:
         """Raises CheckpointError if the locked folder was deleted, and perhaps begun anew by another process."""
@@ -228,16 +239,19 @@ class Run:
                 raise self._diverged(f"numbers in {path}", "nan")
 
     def _diverged(self, expected: str, got: str) -> ConvergenceError:
-        good = (
-            "none was written yet" if self._saved is None else f"step {self._saved}, {self.checkpoint_path(self._arm)}"
-        )
         return ConvergenceError(
             self._arm,
             f"{expected} at step {self._step}",
             got,
-            f"Lower the learning rate or the coefficient of the penalty. Last good checkpoint: {good}.",
+            f"Lower the learning rate or the coefficient of the penalty. Last good checkpoint: {self._last_good}.",
             where="run",
         )
+
+    @property
+    def _last_good(self) -> str:
+        if self._saved is None:
+            return "none was written yet"
+        return f"step {self._saved}, {self.checkpoint_path(self._arm)}"
 
     def stop(self) -> None:
         """Ends the arm with the current step."""
