@@ -448,11 +448,6 @@ def judged(function: Callable[..., object], arguments: Arguments) -> tuple[str, 
         except gnomon.errors.GnomonError as error:
             # A sentence names the function that was called.
             return ("refused" if error.where else "raw"), str(error)
-        except TypeError as error:
-            # Of what is no tensor; a tensor of a wrong shape or dtype is due a sentence.
-            others = {name for name, value in arguments.items() if not isinstance(value, Tensor | gnomon.ClassMoments)}
-            wrong = {name for name, kind in annotations(function, arguments).items() if not fit(arguments[name], kind)}
-            return ("refused" if wrong & others or of_the_network(error) else "raw"), repr(error)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
             return ("refused" if of_the_network(error) else "raw"), repr(error)
         returned = inspect.signature(function).return_annotation

@@ -5,7 +5,7 @@ import inspect
 import numbers
 import types
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, ParamSpec, TypeVar, cast
@@ -48,10 +48,8 @@ class Kind:
             _checks.dense(**{name: value})
             if self.dtypes and value.dtype not in self.dtypes:
                 raise RangeError(name, self.expected, value.dtype, "Convert it, or, for tokens, pass their embeddings.")
-        elif self.others is not None and not isinstance(value, self.others):
+        elif self.others is not None and not self._is_one(value):
             number = numbers.Real in self.others
-            if number and is_number(value):
-                return
             got = type(value).__name__
             if number and isinstance(value, Tensor | np.ndarray) and value.ndim:
                 got += f" of shape {tuple(value.shape)}"
@@ -59,12 +57,19 @@ class Kind:
             advice = "Pass its name." if str in self.others else of_number
             raise ArgumentTypeError(name, self.expected, got, advice)
 
+    def _is_one(self, value: object) -> bool:
+        """Whether it is of one of the other classes; a name is no sequence of its letters."""
+        others = self.others or ()
+        if isinstance(value, str) and str not in others:
+            return False
+        return isinstance(value, others) or (numbers.Real in others and is_number(value))
+
 
 def kinds_of(function: Callable[..., object]) -> dict[str, Kind]:
     """The kinds of a function's arguments, by name; without those that may be anything."""
     found: dict[str, Kind] = {}
     for name, parameter in inspect.signature(function).parameters.items():
-        parts = [*members(parameter.annotation)]
+        parts = [*map(class_of, members(parameter.annotation))]
         arrays = [part for part in parts if isinstance(part, type) and issubclass(part, AbstractArray)]
         own = [part for part in parts if isinstance(part, type) and part not in arrays and is_checked(part)]
         none = [part for part in parts if part is types.NoneType]
@@ -122,6 +127,11 @@ def members(annotation: object) -> Iterable[object]:
         yield annotation
 
 
+def class_of(part: object) -> object:
+    """The class by which a part of a union is checked, if it is one of functions, sequences or mappings."""
+    return ORIGINS.get(typing.get_origin(part), part)
+
+
 def is_number(value: object) -> bool:
     """Whether it is a real number, or an array or tensor without axes that holds one."""
     if isinstance(value, Tensor):
@@ -139,17 +149,36 @@ def unpacked(value: T) -> T:
     return cast(T, value[()]) if isinstance(value, np.ndarray) and value.ndim == 0 else value
 
 
+ORIGINS: dict[object, object] = {
+    Callable: Callable,
+    dict: Mapping,
+    Mapping: Mapping,
+    # A tensor or an array is as good as a list.
+    **dict.fromkeys((tuple, list, Sequence, Collection, Iterable), Iterable),
+}
+KNOWN: dict[object, str] = {
+    nn.Module: "Module",
+    torch.Generator: "torch.Generator",
+    str: "name",
+    float: "number",
+    int: "number",
+    Callable: "function",
+    Iterable: "sequence",
+    Mapping: "mapping",
+}
+"""Classes that are not gnomon's, which are checked too, in words."""
+
+
 def is_checked(part: type) -> bool:
-    """Whether it is a class of gnomon's that has instances, or that of networks, generators, names or numbers."""
+    """Whether it is a class of gnomon's that has instances, or one that others are known by."""
     ours = part.__module__.partition(".")[0] == "gnomon"
-    theirs = part in (nn.Module, torch.Generator, str, float, int)
+    theirs = part in KNOWN
     return theirs or (ours and not getattr(part, "_is_protocol", False))
 
 
 def name_of(part: type) -> str:
     """A checked class in words, with its article."""
-    known = {str: "name", float: "number", int: "number", torch.Generator: "torch.Generator"}
-    name = known.get(part, part.__name__)
+    name = KNOWN.get(part, part.__name__)
     return f"{'an' if name[0] in 'AEIOaeio' else 'a'} {name}"
 
 

@@ -133,20 +133,27 @@ def test_a_run_that_diverges_at_once_says_that_there_is_no_checkpoint(tmp_path):
         diverge(tmp_path, at=0)
 
 
+def located(run, **quantities):
+    """Two steps in which all is well, and one that ends with an error: the run's own of a quantity, or a reading's."""
+    with run.locating():
+        for step in run.steps("a", 10, counter=Counter()):
+            if step == 2:
+                run.require_finite(**quantities)
+                raise RangeError("x", "numbers", "nan", "Look at x.", where="read")
+
+
 def test_an_error_of_a_reading_says_where_the_run_was(tmp_path):
-    run, counter = Run(tmp_path, 0, checkpoint_seconds=0.0), Counter()
     good = re.escape(f"Last good checkpoint: step 1, {tmp_path / 'checkpoint-a.safetensors'}.")
     where = rf"^read\(x\): expected numbers, got nan\. Look at x\. The run was in 'a', at step 2\. {good}$"
-    with pytest.raises(RangeError, match=where), run.locating():
-        for step in run.steps("a", 10, counter=counter):
-            if step == 2:
-                raise RangeError("x", "numbers", "nan", "Look at x.", where="read")
+    with pytest.raises(RangeError, match=where):
+        located(Run(tmp_path, 0, checkpoint_seconds=0.0))
     said = r"^run\(a\): expected a finite loss at step 2, got nan\. [^.]*\. " + good + "$"
-    with pytest.raises(ConvergenceError, match=said), run.locating():  # which says it by itself, once
-        for _ in run.steps("a", 10, counter=counter):
-            run.require_finite(loss=torch.tensor(float("nan")))
-    before = Run(tmp_path, 0)
-    with pytest.raises(RangeError, match=r"Look at x\.$"), before.locating():  # before any step
+    with pytest.raises(ConvergenceError, match=said):  # the run's own says it, once
+        located(Run(tmp_path, 0, checkpoint_seconds=0.0), loss=torch.tensor(float("nan")))
+
+
+def test_an_error_before_any_step_is_left_as_it_is(tmp_path):
+    with pytest.raises(RangeError, match=r"Look at x\.$"), Run(tmp_path, 0).locating():
         raise RangeError("x", "numbers", "nan", "Look at x.", where="read")
 
 

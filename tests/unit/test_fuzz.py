@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import gnomon
-from gnomon import regions
+from gnomon import kernels, regions
 from gnomon.data import Samples, normalise, standardise
 from gnomon.dynamics import _integration as integration
 from gnomon.models import mlp
@@ -75,6 +75,29 @@ def test_labels_that_are_no_numbers_are_no_classes():
 def test_a_schedule_that_never_reads_is_refused(schedule, number):
     with pytest.raises(gnomon.errors.RangeError, match=r"expected at least 1, got (nan|inf)"):
         schedule(number)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (
+            partial(gnomon.input_jacobian, None, torch.rand(2, 3)),
+            r"input_jacobian\(model\): expected a Module or a func",
+        ),
+        (partial(gnomon.every, "3"), r"every\(steps\): expected a number, got str\. Pass one\."),
+        (partial(mlp, None), r"mlp\(widths\): expected a sequence, got NoneType\. Make one of it\."),
+        (partial(mlp, "345"), r"mlp\(widths\): expected a sequence, got str"),
+        (partial(gnomon.nfa_table, mlp((2, 3, 2)), torch.rand(4, 2), layers=0), r"nfa_table\(layers\): .* got int"),
+        (
+            partial(kernels.ReLUFeatures(3).apply, torch.rand(4, 2), [torch.rand(3, 2)]),
+            r"ReLUFeatures\.apply\(drawn\): expected a mapping, got list",
+        ),
+    ],
+)
+def test_functions_sequences_and_mappings_are_named(call, sentence):
+    with pytest.raises(gnomon.errors.ArgumentTypeError, match="^" + sentence):
+        call()
 
 
 @pytest.mark.bad_input

@@ -425,7 +425,7 @@ def test_one_error_says_all_that_lacks():
             gnomon.nc1,
             lambda m, x, y: (mlp((5, 8, 1)).double(), x, y),
             RangeError,
-            r"expected classes at least 2, got 1",
+            r"expected classes at least 2 and whole, got 1",
         ),
         (gnomon.nfa_table, lambda m, x, y: (nn.Flatten(), x, y), EmptyError, r"expected at least one linear layer"),
         (

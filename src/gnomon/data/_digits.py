@@ -4,6 +4,7 @@ import torch
 
 from gnomon import _checks
 from gnomon._extras import extra
+from gnomon._kinds import checked
 from gnomon.data._samples import Samples
 from gnomon.errors import public
 
@@ -11,6 +12,7 @@ _SIZE = 1797
 
 
 @public
+@checked
 def digits(
     train: int = 500, *, generator: torch.Generator, dtype: torch.dtype = torch.float32
 ) -> tuple[Samples, Samples]:

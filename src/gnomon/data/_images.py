@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gnomon import _checks
 from gnomon._extras import extra
+from gnomon._kinds import checked
 from gnomon.data._samples import Samples
 from gnomon.data._sources import Table, find
 from gnomon.errors import DataError, EmptyError, RangeError, public
@@ -24,6 +25,7 @@ _MOST_PIXELS = 2**26  # per image: a file of a few kB can decode to any number
 
 
 @public
+@checked
 def load_images(name: str, split: str, *, data_dir: Path | None = None, limit: int | None = None) -> Samples:
     """The images of a split and their classes, in the order in which the data set holds them.
 

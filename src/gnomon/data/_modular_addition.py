@@ -8,6 +8,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._kinds import checked
 from gnomon.errors import RangeError, public
 
 
@@ -24,6 +25,7 @@ class Tokens(NamedTuple):
 
 
 @public
+@checked
 def modular_addition(p: int = 113, fraction: float = 0.3, *, generator: torch.Generator) -> tuple[Tokens, Tokens]:
     r"""The p² sums $a + b \bmod p$, split at random into train and test.
 

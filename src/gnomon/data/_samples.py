@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._kinds import kinds_of
+from gnomon._kinds import checked, kinds_of
 from gnomon.errors import ArgumentTypeError, RangeError, ShapeError, public
 
 Numbers = float | int | Sequence[float | int]
@@ -28,6 +28,7 @@ class Samples(NamedTuple):
 
 
 @public
+@checked
 def standardise(train: Samples, *others: Samples) -> tuple[Samples, ...]:
     r"""Give every feature of `train` mean 0 and standard deviation 1, and map the others by the same affine function.
 
@@ -77,6 +78,7 @@ def standardise(train: Samples, *others: Samples) -> tuple[Samples, ...]:
 
 
 @public
+@checked
 def normalise(samples: Samples, mean: Numbers, std: Numbers) -> Samples:
     r"""Shift and scale by given numbers, $x \mapsto (x - m) / s$: one for all, or one per channel.
 

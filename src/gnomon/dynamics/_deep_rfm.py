@@ -141,7 +141,7 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
 
     def _fit_layer(self, layer: int, x: Float[Tensor, "n d"], targets: Float[Tensor, "n k"]) -> RFMLayer:
         # A separate stream for each layer, on the CPU, so that a resumed run on any device draws the same.
-        seed = int(np.random.SeedSequence((self.random_state, layer)).generate_state(1, np.uint64)[0]) >> 1
+        seed = int(np.random.SeedSequence((int(self.random_state), layer)).generate_state(1, np.uint64)[0]) >> 1
         drawn = self.feature_map.draw(x.shape[1], torch.Generator().manual_seed(seed))
         return fit_layer(
             self.kernel,

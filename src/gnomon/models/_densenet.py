@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from gnomon._kinds import checked
 from gnomon.errors import ShapeError, public
 from gnomon.models._build import build
 
@@ -74,6 +75,7 @@ class DenseNet(nn.Module):
 
 
 @public
+@checked
 def densenet40(
     channels: int = 3, classes: int = 10, *, growth: int = 12, generator: torch.Generator | None = None
 ) -> DenseNet:
@@ -97,6 +99,7 @@ def densenet40(
 
 
 @public
+@checked
 def densenet100(
     channels: int = 3, classes: int = 10, *, growth: int = 12, generator: torch.Generator | None = None
 ) -> DenseNet:
@@ -105,6 +108,7 @@ def densenet100(
 
 
 @public
+@checked
 def densenet201(
     channels: int = 3, classes: int = 10, *, growth: int = 32, generator: torch.Generator | None = None
 ) -> DenseNet:
@@ -118,6 +122,7 @@ def densenet201(
 
 
 @public
+@checked
 def densenet250(
     channels: int = 3, classes: int = 10, *, growth: int = 24, generator: torch.Generator | None = None
 ) -> DenseNet:

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gnomon._kinds import checked
 from gnomon.errors import public
 from gnomon.models._build import build
 
@@ -93,6 +94,7 @@ class ResNet(nn.Module):
 
 
 @public
+@checked
 def resnet18(
     channels: int = 3, classes: int = 10, *, width: int = 64, generator: torch.Generator | None = None
 ) -> ResNet:
@@ -115,6 +117,7 @@ def resnet18(
 
 
 @public
+@checked
 def resnet34(
     channels: int = 3, classes: int = 10, *, width: int = 64, generator: torch.Generator | None = None
 ) -> ResNet:
@@ -123,6 +126,7 @@ def resnet34(
 
 
 @public
+@checked
 def resnet50(
     channels: int = 3, classes: int = 10, *, width: int = 64, generator: torch.Generator | None = None
 ) -> ResNet:

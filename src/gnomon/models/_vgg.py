@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from gnomon._kinds import checked
 from gnomon.errors import public
 from gnomon.models._build import build
 
@@ -38,6 +39,7 @@ class VGG(nn.Module):
 
 
 @public
+@checked
 def vgg11(channels: int = 3, classes: int = 10, *, width: int = 64, generator: torch.Generator | None = None) -> VGG:
     """VGG-11 for small images: its eight convolutions with BatchNorm, and one linear layer in place of its three.
 
@@ -60,6 +62,7 @@ def vgg11(channels: int = 3, classes: int = 10, *, width: int = 64, generator: t
 
 
 @public
+@checked
 def vgg13(channels: int = 3, classes: int = 10, *, width: int = 64, generator: torch.Generator | None = None) -> VGG:
     """VGG-13 for small images: as `vgg11`, with two convolutions in every stage (configuration B)."""
     return vgg(channels, classes, (2, 2, 2, 2, 2), width, generator)

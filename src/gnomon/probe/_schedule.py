@@ -4,12 +4,14 @@ import math
 import operator
 from collections.abc import Callable
 
+from gnomon._kinds import checked
 from gnomon.errors import RangeError, public
 
 Schedule = Callable[[int], bool]
 
 
 @public
+@checked
 def every(steps: int) -> Schedule:
     """At step 0 and each multiple of `steps`.
 
@@ -40,6 +42,7 @@ def at(*steps: int) -> Schedule:
 
 
 @public
+@checked
 def log_spaced(per_decade: int) -> Schedule:
     """At step 0 and `per_decade` times in each factor of ten, evenly on a log axis; every step where these are dense.
 
