@@ -527,6 +527,8 @@ def test_states_with_other_entries_are_refused(make, state, got):
         (lambda w: GrokAlign(1.0), {"calls": -3}, "calls that are a whole number from 0 on, got -3"),
         (OrthoGrad, {"steps": "3"}, "steps that are a whole number from 0 on, got '3'"),
         (SpectralNormPenalty, {"directions": [3]}, "directions that are tensors, got others"),
+        (WeightNormConstraint, {"norm": torch.ones(3)}, r"a norm that is one .* above 0, got shape \(3,\)"),
+        (WeightNormConstraint, {"norm": torch.tensor(-1.0)}, "a norm that is one number, finite and above 0, got -1"),
     ],
 )
 def test_states_of_another_kind_are_refused(make, state, message):

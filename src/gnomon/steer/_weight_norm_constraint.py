@@ -11,7 +11,7 @@ from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import EmptyError, RangeError, public, within
 from gnomon.steer._attach import attach_after
-from gnomon.steer._parameters import joint_norm, named, require_entries
+from gnomon.steer._parameters import joint_norm, named, not_the_state, require_entries
 
 
 class WeightNormConstraint:
@@ -102,7 +102,11 @@ class WeightNormConstraint:
             CheckpointError: if it is a state of something else.
         """
         require_entries(state_dict, "WeightNormConstraint", norm=Tensor)
-        self.norm = state_dict["norm"].to(self.norm)
+        norm = state_dict["norm"]
+        if norm.ndim or norm.is_complex() or not 0 < norm < math.inf:
+            got = f"{norm.item():.3g}" if norm.numel() == 1 else f"shape {tuple(norm.shape)}"
+            raise not_the_state("a norm that is one number, finite and above 0", got, "WeightNormConstraint")
+        self.norm = norm.to(self.norm)
 
     def _now(self) -> Tensor:
         norm = joint_norm(parameter.detach() for _, parameter in self._parameters)
