@@ -5,7 +5,7 @@ import inspect
 import numbers
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, ParamSpec, TypeVar, cast
@@ -154,7 +154,7 @@ ORIGINS: dict[object, object] = {
     dict: Mapping,
     Mapping: Mapping,
     # A tensor or an array is as good as a list.
-    **dict.fromkeys((tuple, list, Sequence), Iterable),
+    **dict.fromkeys((tuple, list), Iterable),
 }
 KNOWN: dict[object, str] = {
     nn.Module: "Module",

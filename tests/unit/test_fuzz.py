@@ -88,7 +88,14 @@ def test_a_schedule_that_never_reads_is_refused(schedule, number):
         (partial(gnomon.every, "3"), r"every\(steps\): expected a number, got str\. Pass one\."),
         (partial(mlp, None), r"mlp\(widths\): expected a sequence, got NoneType\. Make one of it\."),
         (partial(mlp, "345"), r"mlp\(widths\): expected a sequence, got str"),
-        (partial(gnomon.nfa_table, mlp((2, 3, 2)), torch.rand(4, 2), layers=0), r"nfa_table\(layers\): .* got int"),
+        (
+            partial(gnomon.layer_collapse, mlp((2, 3, 2)), torch.rand(4, 2), torch.arange(4) % 2, layers=0),
+            r"layer_collapse\(layers\): expected a name or a list of names, got int",
+        ),
+        (
+            partial(gnomon.nfa_table, mlp((2, 3, 2)), torch.rand(4, 2), layers=0),
+            r"nfa_table\(layers\): expected a name or a",
+        ),
         (
             partial(kernels.ReLUFeatures(3).apply, torch.rand(4, 2), [torch.rand(3, 2)]),
             r"ReLUFeatures\.apply\(drawn\): expected a mapping, got list",

@@ -505,7 +505,6 @@ def test_what_only_few_samples_lack_is_not_refused():
         ({"quantities": "accuracy"}, r"Probe\(quantities\): expected functions in a list, .* got 'accuracy' alone"),
         ({"quantities": [torch.mean]}, r"expected functions whose arguments have names, got <built-in method mean"),
         ({"quantities": ["accuracy"]}, r"expected functions whose arguments have names, got 'accuracy'\. Wrap it"),
-        ({"schedule": 100}, r"Probe: expected schedule a function of the step, such as every\(100\), got 100"),
         ({"layers": 3}, r"Probe: expected layers a name or a list of names, got 3\. Change"),
         ({"head": 3}, r"Probe: expected head a name or a list of names, got 3\. Change"),
         ({"passes": 20.5}, r"Probe: expected passes a whole number from 16 on, got 20\.5"),
@@ -527,6 +526,7 @@ def test_what_no_probe_can_be_made_of_is_said(change, message):
         ({"passes": "many"}, r"^Probe\(passes\): expected a number, got str"),
         ({"max_overhead": "5%"}, r"^Probe\(max_overhead\): expected a number, got str"),
         ({"memory": torch.ones(2)}, r"^Probe\(memory\): expected a number, got Tensor of shape \(2,\)"),
+        ({"schedule": 100}, r"^Probe\(schedule\): expected a function, got int\. Make one of it\."),
         ({"history": "run.jsonl"}, r"^Probe\(history\): expected a History, got str"),
     ],
 )

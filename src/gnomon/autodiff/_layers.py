@@ -1,13 +1,13 @@
 """Layers by name, and those with a weight."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.jit._script import RecursiveScriptModule
 
 from gnomon.autodiff._run import Model
-from gnomon.errors import EmptyError, RangeError, UnsupportedModuleError
+from gnomon.errors import ArgumentTypeError, EmptyError, RangeError, UnsupportedModuleError
 
 WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 """Layers that multiply a weight with each row, or each patch, of their input."""
@@ -49,7 +49,13 @@ def layer_named(model: Model, layer: str, argument: str = "layer") -> nn.Module:
 
 
 def named_layers(names: str | Sequence[str] | None) -> tuple[str, ...]:
-    """One name or several, as a tuple; empty for None."""
+    """One name or several, as a tuple; empty for None.
+
+    Raises:
+        TypeError: if it is neither.
+    """
+    if not (names is None or isinstance(names, Iterable)):
+        raise ArgumentTypeError("layers", "a name or a list of names", type(names).__name__, "Pass their names.")
     return (names,) if isinstance(names, str) else tuple(names or ())
 
 

@@ -135,7 +135,7 @@ def _check(name: str, samples: Samples) -> None:
 
 
 def _per_channel(name: str, value: Numbers, x: Tensor) -> Tensor:
-    numbers = torch.as_tensor(value, dtype=x.dtype, device=x.device)
+    numbers = _checks.numbers(name, value).to(x)
     if not numbers.isfinite().all():
         raise RangeError(name, "finite numbers", value, "Compute them from finite data.")
     if numbers.ndim == 0:

@@ -116,11 +116,11 @@ class Probe:
 
     Raises:
         EmptyError: if there are no quantities, or all samples are of one class and a quantity needs more.
-        TypeError: if the model is not a module, or a setting is not of its kind, such as a name where a number belongs.
-        RangeError: if the schedule is not a function, or the data are not samples; if a quantity requests what is not
-            there, or has an observation's name or, without a split before it, one that a history uses; if the samples
-            are not floating-point, or the labels not classes, and a quantity needs this; listing every setting that is
-            out of range.
+        TypeError: if the model is not a module, the schedule not a function, or a setting not of its kind, such as a
+            name where a number belongs.
+        RangeError: if the data are not samples; if a quantity requests what is not there, or has an observation's name
+            or, without a split before it, one that a history uses; if the samples are not floating-point, or the labels
+            not classes, and a quantity needs this; listing every setting that is out of range.
         ShapeError: if there are not as many labels as samples, the outputs are not (n, c), or a quantity needs other
             shapes.
         UnsupportedModuleError: if a quantity needs a network of another kind, such as one that ends in a linear layer;
@@ -150,14 +150,12 @@ class Probe:
         max_overhead: float | None = None,
         history: History | None = None,
     ) -> None:
-        due = schedule is None or callable(schedule)
         named = [names is None or isinstance(names, Iterable) for names in (layers, head)]
         _checks.settings(
             ("rtol", rtol, "of 0 or above", 0 <= rtol < math.inf),
             ("passes", passes, "a whole number from 16 on", passes is None or _checks.whole(passes, 16)),
             ("layers", layers, "a name or a list of names", named[0]),
             ("head", head, "a name or a list of names", named[1]),
-            ("schedule", schedule, "a function of the step, such as every(100)", due),
             ("max_overhead", max_overhead, "above 0", max_overhead is None or 0 < max_overhead < math.inf),
         )
         self.model = model = unwrapped(model)
