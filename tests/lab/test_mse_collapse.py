@@ -28,7 +28,7 @@ from gnomon_lab.papers.mse_collapse.mse_collapse import (
     table,
 )
 from gnomon_lab.runs import Run
-from tests.lab.resuming import resumed
+from tests.lab.resuming import resumed, timeless
 
 TINY = Config(
     cases=("mnist-resnet18",), train=20, test=12, side=12, width=2, epochs=6, early=2, spacing=2,
@@ -135,16 +135,13 @@ def test_terminal_phase_starts_at_the_first_zero_error():
     assert terminal(made_up(zero=10), ARM) == []
 
 
-def test_best_learning_rate_counts():
-    worse = made_up("mnist-resnet18 mse 0.2", **{"test/accuracy": 0.85})
+def test_arms_are_chosen_by_loss_and_the_search_is_left_out():
+    searched = made_up("search mnist-resnet18 mse 0.2")
     other = made_up("svhn-vgg13 mse 0.2")
     entropy = made_up("mnist-resnet18 cross-entropy 0.1")
-    arms = chosen_arms([*worse, *made_up(), *other, *entropy], "mse")
+    arms = chosen_arms([*searched, *made_up(), *other, *entropy], "mse")
     assert arms == {"mnist-resnet18": ARM, "svhn-vgg13": "svhn-vgg13 mse 0.2"}
-    assert len(figures([*made_up(), *other])) == 4
-    diverged = made_up("mnist-resnet18 mse 0.3")[:5]
-    diverged[-1]["test/accuracy"] = 0.99
-    assert chosen_arms([*diverged, *made_up()], "mse") == {"mnist-resnet18": ARM}
+    assert len(figures([*searched, *made_up(), *other])) == 4
 
 
 def test_table_and_summary_are_about_the_terminal_phase():
@@ -236,14 +233,30 @@ def test_first_epoch_without_training_error_is_attacked(made, tmp_path, monkeypa
     assert [record["epoch"] for record in terminal(records, ARM)] == [2, 4, 6]
 
 
-def test_search_goes_on_without_a_rate_that_diverges(made, tmp_path):
-    rates = dataclasses.replace(TINY, learning_rates=(1e30, 0.1), epochs=2, attacked=1)
-    run(rates, Run(tmp_path, 0))
-    records = Run(tmp_path, 0).records()
-    assert {record["arm"] for record in records} == {"mnist-resnet18 mse 1e+30", ARM}
-    assert chosen_arms(records, "mse") == {"mnist-resnet18": ARM}
+RATES = dataclasses.replace(TINY, learning_rates=(1e30, 0.001, 0.1), attacked=1)
+
+
+def test_a_search_ends_with_the_run_that_the_best_rate_makes_alone(made, tmp_path):
+    """A rate that diverges is left out; the others are read at their ends; the best is trained again, and read."""
+    records = resumed(run, RATES, tmp_path, step=18, arm="search mnist-resnet18 mse 0.1")
+    searched = {record["arm"]: record for record in records if record["arm"].startswith("search")}
+    assert [record["step"] for record in searched.values()] == [18, 18]
+    low, high = (searched[f"search mnist-resnet18 mse {rate:g}"]["test/accuracy"] for rate in (0.001, 0.1))
+    assert low != high
+    best = RATES.learning_rates[1 if low > high else 2]
+    alone = Run(tmp_path / "alone", 0)
+    alone.folder.mkdir()
+    run(dataclasses.replace(RATES, learning_rates=(best,)), alone)
+    assert timeless([record for record in records if record["arm"] not in searched]) == timeless(alone.records())
+
+
+def test_a_search_in_which_every_rate_diverges_is_no_result(made, tmp_path):
     with pytest.raises(ConvergenceError, match="expected a finite objective at step 2"):
-        run(dataclasses.replace(rates, learning_rates=(1e30,)), Run(tmp_path, 0))
+        run(dataclasses.replace(RATES, learning_rates=(1e30,)), Run(tmp_path, 0))
+    with pytest.raises(
+        ConvergenceError, match=r"a learning rate at which the loss stays finite, got none among 1e\+30"
+    ):
+        run(dataclasses.replace(RATES, learning_rates=(1e30, 1e31)), Run(tmp_path, 0))
 
 
 def test_learning_rate_falls_at_both_thirds(made, tmp_path, monkeypatch):

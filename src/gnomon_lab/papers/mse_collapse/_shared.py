@@ -3,6 +3,7 @@
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -29,8 +30,8 @@ from gnomon import (
 )
 from gnomon.data import Samples, load_images, normalise
 from gnomon.errors import ConvergenceError
-from gnomon_lab.papers._shared import LOSSES, SEEN
-from gnomon_lab.papers.mse_collapse._page import terminal
+from gnomon_lab.papers._shared import LOSSES, SEEN, UNSEEN
+from gnomon_lab.papers.mse_collapse._page import SEARCH, terminal
 from gnomon_lab.runs import Run
 from gnomon_lab.settings import Count, Device, Positive, Range, Settings, at_least
 from gnomon_lab.training import Batch, fit
@@ -91,22 +92,40 @@ class Config(Settings):
 
 
 def train_all(config: Config, run: Run, losses: tuple[str, ...]) -> None:
-    """Trains the network of every case with every loss and learning rate, from the same initial weights.
+    """Trains the network of every case with every loss, at the best of the learning rates, from the same weights.
 
     Raises:
         ConvergenceError: if a network diverges, and there is no other learning rate.
     """
     for case in config.cases:
-        data, network = case.split("-")
+        data, _ = case.split("-")
         train, test = images(config, run, data)
         for loss in losses:
-            for rate in config.learning_rates:
-                try:
-                    train_arm(config, run, f"{case} {loss} {rate:g}", network, loss, rate, train, test)
-                except ConvergenceError:
-                    # One of several learning rates: the search goes on without it.
-                    if len(config.learning_rates) == 1:
-                        raise
+            rate = best_rate(config, run, case, loss, train, test)
+            train_arm(config, run, case, loss, rate, train, test)
+
+
+def best_rate(config: Config, run: Run, case: str, loss: str, train: Samples, test: Samples) -> float:
+    """The learning rate with the best test accuracy, of several after trainings that are read only at their end.
+
+    What is read in between, which takes longer than training, changes nothing in the training.
+
+    Raises:
+        ConvergenceError: if all diverge.
+    """
+    if len(config.learning_rates) == 1:
+        return config.learning_rates[0]
+    for rate in config.learning_rates:
+        with suppress(ConvergenceError):  # the search goes on without it
+            search_arm(config, run, case, loss, rate, train, test)
+    arms = {f"{SEARCH} {case} {loss} {rate:g}": rate for rate in config.learning_rates}
+    ends = {record["arm"]: record[UNSEEN] for record in run.records() if record["arm"] in arms}
+    if not ends:
+        rates = ", ".join(f"{rate:g}" for rate in config.learning_rates)
+        raise ConvergenceError(
+            f"{case} {loss}", "a learning rate at which the loss stays finite", f"none among {rates}", "Add lower ones."
+        )
+    return arms[max(ends, key=ends.__getitem__)]
 
 
 def images(config: Config, run: Run, data: str) -> tuple[Samples, Samples]:
@@ -146,20 +165,67 @@ def framed(x: Tensor, side: int) -> Tensor:
     return functional.pad(x, (width // 2, width - width // 2, height // 2, height - height // 2))
 
 
-def train_arm(
-    config: Config, run: Run, arm: str, network: str, loss: str, rate: float, train: Samples, test: Samples
-) -> None:
+def search_arm(config: Config, run: Run, case: str, loss: str, rate: float, train: Samples, test: Samples) -> None:
+    """Trains one network, and reads it at the end."""
+    generator = torch.Generator().manual_seed(run.seed)
+    model = network_of(config, case, train, generator)
+    probe = Probe(model, {"train": train, "test": test}, quantities(loss))
+    arm = f"{SEARCH} {case} {loss} {rate:g}"
+    for step in trained(
+        config, run, arm, model, generator, loss, rate, train, due=lambda epoch: epoch == config.epochs
+    ):
+        run.record(step, probe.read(step), epoch=config.epochs)
+
+
+def train_arm(config: Config, run: Run, case: str, loss: str, rate: float, train: Samples, test: Samples) -> None:
     """Trains one network, one step per update, and reads it after complete epochs."""
     generator = torch.Generator().manual_seed(run.seed)
-    classes, batches = int(train.labels.max()) + 1, math.ceil(len(train.x) / BATCH)
+    model = network_of(config, case, train, generator)
+    probe = Probe(model, {"train": train, "test": test}, quantities(loss))
+    attack = Probe(model, test.x[: config.attacked], [robustness])
+    arm = f"{case} {loss} {rate:g}"
+
+    def due(epoch: int) -> bool:
+        return epoch <= config.early or epoch % config.spacing == 0
+
+    for step in trained(config, run, arm, model, generator, loss, rate, train, due=due):
+        epoch, readings = step // batches_of(train), [probe.read(step)]
+        vanished = readings[0].scalars()[SEEN] == 1 and not terminal(run.records(), arm)
+        if vanished or epoch % config.attack_spacing == 0 or epoch == config.epochs:
+            readings.append(attack.read(step))
+        run.record(step, *readings, epoch=epoch)
+
+
+def network_of(config: Config, case: str, train: Samples, generator: torch.Generator) -> nn.Module:
+    """The untrained network of a case."""
+    _, network = case.split("-")
     size = {} if config.width is None else {"growth" if "densenet" in network else "width": config.width}
-    model = NETWORKS[network](train.x.shape[1], classes, generator=generator, **size)
-    model = nn.utils.convert_conv2d_weight_memory_format(model.to(config.device), memory_format(config))
+    model = NETWORKS[network](train.x.shape[1], int(train.labels.max()) + 1, generator=generator, **size)
+    return nn.utils.convert_conv2d_weight_memory_format(model.to(config.device), memory_format(config))
+
+
+def batches_of(train: Samples) -> int:
+    """How many batches an epoch has."""
+    return math.ceil(len(train.x) / BATCH)
+
+
+def trained(
+    config: Config,
+    run: Run,
+    arm: str,
+    model: nn.Module,
+    generator: torch.Generator,
+    loss: str,
+    rate: float,
+    train: Samples,
+    *,
+    due: Callable[[int], bool],
+) -> Iterator[int]:
+    """Trains a network; stops where an epoch is due, at 0 before any update, and says after how many steps."""
+    batches = batches_of(train)
     optimizer = torch.optim.SGD(model.parameters(), rate, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
     # One seed per epoch, so that a run can be resumed within an epoch.
     shuffles = torch.randint(2**31, (config.epochs,), generator=generator).tolist()
-    probe = Probe(model, {"train": train, "test": test}, quantities(loss))
-    attack = Probe(model, test.x[: config.attacked], [robustness])
 
     def batch(step: int) -> Iterator[Batch]:
         passed, place = divmod(step - 1, batches)
@@ -168,20 +234,12 @@ def train_arm(
         chosen = order(shuffles[passed], len(train.x))[BATCH * place : BATCH * (place + 1)].to(config.device)
         yield train.x[chosen], train.labels[chosen]
 
-    def due(step: int) -> bool:
-        epoch, within = divmod(step, batches)
-        return within == 0 and (epoch <= config.early or epoch % config.spacing == 0)
-
     mixed = torch.autocast(config.device, torch.bfloat16, enabled=config.precision == "bfloat16")
-    for step in fit(
+    yield from fit(
         run, arm, config.epochs * batches, model, optimizer, batch,
-        lambda logits, labels: LOSSES[loss](logits.float(), labels), due=due, forward=mixed(model.__call__),
-    ):  # fmt: skip
-        epoch, readings = step // batches, [probe.read(step)]
-        vanished = readings[0].scalars()[SEEN] == 1 and not terminal(run.records(), arm)
-        if vanished or epoch % config.attack_spacing == 0 or epoch == config.epochs:
-            readings.append(attack.read(step))
-        run.record(step, *readings, epoch=epoch)
+        lambda logits, labels: LOSSES[loss](logits.float(), labels),
+        due=lambda step: step % batches == 0 and due(step // batches), forward=mixed(model.__call__),
+    )  # fmt: skip
 
 
 @functools.lru_cache(maxsize=1)
