@@ -80,14 +80,16 @@ def finished(root, seed, late):
 
 
 def test_what_differs_between_the_seeds_is_not_said_of_all():
-    def figures(title, lines, marks):
-        return [Curves("curves", title, "As trained.", "step", (Panel("loss", "", lines, marks, (0.0, 1.0)),))]
+    def figures(step, lines):
+        title, caption = f"grokked at step {step}", f"As trained. It groks at step {step}, of 1.5 s. Means."
+        panel = Panel("loss", "", lines, (Mark("grokked", step),), (0.0, 1.0))
+        return [Curves("curves", title, caption, "step", (panel,))]
 
-    first = figures("grokked at step 3", (Line("a", (1, 2), (0.5, 0.25)),), (Mark("grokked", 3),))
-    second = figures("grokked at step 5", (Line("a", (1, 2), (0.75, 0.5)),), (Mark("grokked", 5),))
+    first = figures(3, (Line("a", (1, 2), (0.5, 0.25)),))
+    second = figures(5, (Line("a", (1, 2), (0.75, 0.5)),))
     (curves,) = together([first, second])
     assert (curves.name, curves.title) == ("curves-seeds", "curves")
-    assert curves.caption == "A line for each of 2 seeds. As trained."
+    assert curves.caption == "A line for each of 2 seeds. As trained. Means."
     assert curves.panels == (
         Panel("loss", "", (Line("a", (1, 2), (0.5, 0.25)), Line("a", (1, 2), (0.75, 0.5))), (), (0.0, 1.0)),
     )

@@ -1,6 +1,7 @@
 """One page for several seeds of a setting: their spread instead of one run's numbers."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -80,11 +81,15 @@ def together(by_seed: Sequence[Sequence[Figure]]) -> list[Curves]:
             continue
         panels = tuple(_panel(same) for same in zip(*(figure.panels for figure in curves), strict=True))
         title = curves[0].title if len({figure.title for figure in curves}) == 1 else name
-        caption = f"A line for each of {len(curves)} seeds."
-        if len({figure.caption for figure in curves}) == 1:
-            caption += f" {curves[0].caption}"
+        caption = " ".join((f"A line for each of {len(curves)} seeds.", *_common(curves)))
         drawn.append(replace(curves[0], name=f"{name}-seeds", title=title, caption=caption, panels=panels))
     return drawn
+
+
+def _common(curves: Sequence[Curves]) -> Iterator[str]:
+    """The sentences that all captions have."""
+    first, *others = (re.split(r"(?<=\.) ", figure.caption) for figure in curves)
+    return (sentence for sentence in first if all(sentence in other for other in others))
 
 
 def _panel(panels: Sequence[Panel]) -> Panel:

@@ -195,7 +195,7 @@ def curves(records: Sequence[Record], loss: str) -> Curves:
     marks = marked({method: at[0] if at else None for method, at in reached.items()})
     named = {f"{loss} {method}": method for method in methods}
     panels = (Panel("Test accuracy", "share correct", lines(records, named, UNSEEN), marks, (0.0, 1.05)),)
-    caption = "Until more than the goal of unseen digits is recognised, marked for each. Geometry: training means."
+    caption = "Each until it recognises more than the goal of the unseen digits. Geometry: training means."
     return Curves(
         loss,
         f"How soon each method groks, {loss}",

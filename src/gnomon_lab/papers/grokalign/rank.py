@@ -152,7 +152,7 @@ def curves(records: Sequence[Record], loss: str) -> Curves:
         Panel("Jacobian norm", "outputs per input", lines(records, arms, NORM), marks),
         accuracy_panel(records, arms, "digits", marks),
     )
-    caption = "PC1 and norm: means over the training digits. Marked: from where on PC1 has gone half its way to one."
+    caption = "PC1 and norm: means over the training digits. Half way: PC1 has gone half of its way to one."
     return Curves(
         loss, f"How near the Jacobians come to rank one, {loss}", caption, "step (a pass over all batches)", panels
     )
