@@ -163,6 +163,16 @@ def test_bad_input_is_named(function):
         function(mixing, zoo("BatchNorm")[1])
 
 
+def test_running_statistics_are_not_moved_by_a_measure():
+    """Those of an InstanceNorm in training mode, whose samples do not mix."""
+    layers = nn.Conv2d(1, 3, 3), nn.InstanceNorm2d(3, track_running_stats=True), nn.Flatten(), nn.Linear(12, 2)
+    model, x = nn.Sequential(*layers).double(), torch.randn(3, 1, 4, 4, dtype=torch.float64)
+    with pytest.raises(UnsupportedModuleError, match=r"InstanceNorm2d '1' moving its running st.*Call model\.eval\(\)"):
+        gnomon.input_jacobian(model, x)
+    torch.testing.assert_close(layers[1].running_mean, torch.zeros(3, dtype=torch.float64), rtol=0, atol=0)
+    assert gnomon.input_jacobian(model.eval(), x).shape == (3, 2, 1, 4, 4)
+
+
 @pytest.mark.bad_input
 def test_vector_of_wrong_shape_is_named():
     model, x = zoo("mlp")

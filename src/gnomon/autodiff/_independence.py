@@ -24,7 +24,7 @@ def require_samples(model: Model, x: Shaped[Tensor, "n *d"], *, derivative: bool
         _checks.floating(x=x)
     _checks.samples(1, x=x)
     _checks.finite(x=x)
-    require_no_batch_statistics(model)
+    require_fixed_statistics(model)
 
 
 def require_independent_samples(model: Model, x: Shaped[Tensor, "n *d"]) -> None:
@@ -39,7 +39,7 @@ def require_independent_samples(model: Model, x: Shaped[Tensor, "n *d"]) -> None
         UnsupportedModuleError: if samples mix, in a BatchNorm that uses batch statistics or otherwise, or if the
             network accepts these samples only all together.
     """
-    require_no_batch_statistics(model)
+    require_fixed_statistics(model)
     own, other = two_kinds(x)
     try:
         first, second = (beside(model, own, neighbour) for neighbour in (other, own))
@@ -67,18 +67,23 @@ def require_independent_samples(model: Model, x: Shaped[Tensor, "n *d"]) -> None
         )
 
 
-def require_no_batch_statistics(model: Model) -> None:
-    """Raises UnsupportedModuleError if a BatchNorm uses the statistics of the batch: its Jacobian is not per sample."""
+def require_fixed_statistics(model: Model) -> None:
+    """Raises UnsupportedModuleError if a normalisation is one of the batch, or is changed by a forward pass.
+
+    A BatchNorm that uses the statistics of the batch has no Jacobian per sample; an InstanceNorm in training mode has,
+    but moves its running statistics.
+    """
     if not isinstance(model, nn.Module):
         return
     for name, module in model.named_modules():
         if uses_batch_statistics(module):
-            raise UnsupportedModuleError(
-                "model",
-                "samples that do not mix",
-                f"{type(module).__name__} '{name}' normalising by the batch",
-                "Call model.eval() first.",
-            )
+            expected, what = "samples that do not mix", "normalising by the batch"
+        elif moves_statistics(module):
+            expected, what = "a network that a forward pass leaves as it is", "moving its running statistics"
+        else:
+            continue
+        got = f"{type(module).__name__} '{name}' {what}"
+        raise UnsupportedModuleError("model", expected, got, "Call model.eval() first.")
 
 
 @contextmanager
@@ -101,6 +106,11 @@ def uses_batch_statistics(module: nn.Module) -> bool:
     """Whether it is a BatchNorm that normalises by the batch."""
     norms = nn.modules.batchnorm._BatchNorm
     return isinstance(module, norms) and (module.training or module.running_mean is None)
+
+
+def moves_statistics(module: nn.Module) -> bool:
+    """Whether it is an InstanceNorm that moves its running statistics with each forward pass."""
+    return isinstance(module, nn.modules.instancenorm._InstanceNorm) and module.training and module.track_running_stats
 
 
 def two_kinds(x: Shaped[Tensor, "n *d"]) -> tuple[Shaped[Tensor, "1 *d"], Shaped[Tensor, "1 *d"]]:
