@@ -88,6 +88,19 @@ def test_the_best_setting_arrives_with_every_seed():
     assert table([r for r in lost if r["arm"] in (BASELINE, FAST)])[1][1][1:5] == ("never", "", "", "")
 
 
+def test_where_weight_decay_alone_never_arrives_all_its_steps_count():
+    """At least so many times less time; a seed that is left out would be the one in which the penalty gains most."""
+    lost = [record | ({"arrived": None} if record["arm"] == BASELINE else {}) for record in made_up()]
+    _, rows = table([record | {"processor": 30.0} if record["step"] else record for record in lost])
+    assert rows[0][1:5] == ("never", "", "", "")
+    assert rows[2][1:5] == ("100", "4", "20.00\u00a0x", "7.50\u00a0x")
+    seeds = [made_up(), lost, made_up(seconds=1.0)]
+    assert best(seeds) == (FAST, [(12.0, 6.0), (20.0, 10.0), (12.0, 24.0)])
+    measured = "10.0 x (6.0 to 24.0 over 3 seeds), λ = 0.1, k = 16, 0.25 of a batch; at least, in 1 of 3 seeds, in "
+    assert claims(seeds)[0].measured == measured + "which weight decay alone never arrived"
+    assert "at least" not in claims([made_up()])[0].measured
+
+
 def test_the_table_over_seeds_has_medians_and_ranges():
     seeds = [made_up(), made_up(steps=50, seconds=2.0), made_up(steps=400, seconds=48.0, slow=False)]
     _, rows = table_over_seeds(seeds)
