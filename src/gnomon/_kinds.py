@@ -156,6 +156,7 @@ ORIGINS: dict[object, object] = {
     # A tensor or an array is as good as a list.
     **dict.fromkeys((tuple, list), Iterable),
 }
+"""What a part of an annotation is by itself, as `Callable` of `Callable[[int], bool]`, and what is checked for it."""
 KNOWN: dict[object, str] = {
     nn.Module: "Module",
     torch.Generator: "torch.Generator",

@@ -142,6 +142,11 @@ def test_arms_are_chosen_by_loss_and_the_search_is_left_out():
     arms = chosen_arms([*searched, *made_up(), *other, *entropy], "mse")
     assert arms == {"mnist-resnet18": ARM, "svhn-vgg13": "svhn-vgg13 mse 0.2"}
     assert len(figures([*searched, *made_up(), *other])) == 4
+    # Records without a search have an arm for each rate.
+    worse = made_up("mnist-resnet18 mse 0.2", **{"test/accuracy": 0.85})
+    diverged = made_up("mnist-resnet18 mse 0.3")[:5]
+    diverged[-1]["test/accuracy"] = 0.99
+    assert chosen_arms([*made_up(), *worse, *diverged], "mse") == {"mnist-resnet18": ARM}
 
 
 def test_table_and_summary_are_about_the_terminal_phase():

@@ -5,8 +5,8 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from gnomon_lab.figures import Line, Mark, Panel
-from gnomon_lab.papers._shared import SEEN
-from gnomon_lab.runs import Claim, Record
+from gnomon_lab.papers._shared import SEEN, UNSEEN
+from gnomon_lab.runs import Claim, Record, last
 
 SOURCE = "Han, Papyan, Donoho, arXiv:2106.02073"
 NC1 = "train/nc1"
@@ -32,9 +32,22 @@ def terminal(records: Sequence[Record], arm: str) -> list[Record]:
 
 
 def chosen_arms(records: Sequence[Record], loss: str) -> dict[str, str]:
-    """By case, the arm of a loss: the one at the learning rate that was chosen."""
-    arms = (record["arm"].split(" ") for record in records if not record["arm"].startswith(f"{SEARCH} "))
-    return {case: f"{case} {of} {rate}" for case, of, rate in arms if of == loss}
+    """By case, the arm of a loss: the one at the learning rate that was chosen.
+
+    In records without a search, which read every rate's arm, the one with the best test accuracy at the end, among
+    those that did not diverge.
+    """
+    by_case: dict[str, list[str]] = {}
+    for arm in dict.fromkeys(record["arm"] for record in records):
+        case, of, *_ = arm.split(" ")
+        if of == loss:  # not in a search, whose arms have this word later
+            by_case.setdefault(case, []).append(arm)
+
+    def how_good(arm: str) -> tuple[int, float]:
+        end = last(records, arm)
+        return end["epoch"], end[UNSEEN]
+
+    return {case: max(arms, key=how_good) for case, arms in by_case.items()}
 
 
 def curve(

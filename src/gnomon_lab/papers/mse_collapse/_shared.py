@@ -108,7 +108,7 @@ def train_all(config: Config, run: Run, losses: tuple[str, ...]) -> None:
 def best_rate(config: Config, run: Run, case: str, loss: str, train: Samples, test: Samples) -> float:
     """The learning rate with the best test accuracy, of several after trainings that are read only at their end.
 
-    What is read in between, which takes longer than training, changes nothing in the training.
+    What is read in between would change nothing in the training.
 
     Raises:
         ConvergenceError: if all diverge.
