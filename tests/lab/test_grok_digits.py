@@ -1,6 +1,7 @@
 """The first experiment: what it says of its records, and its smallest variant from end to end in a browser."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -125,6 +126,25 @@ def test_a_reading_of_a_diverged_network_says_which_and_when(tmp_path):
     config = Config(steps=1, width=8, train=20, init_scale=1e20)
     with pytest.raises(RangeError, match=r"^accuracy\(logits\): .* The run was in 'baseline', at step 0\. Last good"):
         grok_digits.EXPERIMENT.finish(config, open_run(tmp_path, "grok-digits", config, 0), lambda *_: None)
+
+
+def test_a_run_takes_subnormal_numbers_for_zero_and_nothing_after_it(tmp_path):
+    """The products are matrix products', as in training: a library of their own computes them."""
+
+    def smallest():
+        return (torch.full((64, 64), 1e-30) @ torch.full((64, 64), 1e-10)).max().item()
+
+    config = Config(steps=1, width=8, train=20)
+    seen = []
+    experiment = replace(
+        grok_digits.EXPERIMENT,
+        run=lambda *_: seen.append(smallest()),
+        table=lambda _: (("",), []),
+        summary=lambda _: "",
+    )
+    experiment.finish(config, open_run(tmp_path, "grok-digits", config, 0), lambda *_: None)
+    assert seen == [0]
+    assert 6e-39 < smallest() < 7e-39
 
 
 @pytest.mark.browser
