@@ -1,4 +1,4 @@
-"""The runs in docs/records: whole, of experiments that this version knows; and how they are packed."""
+"""The runs in docs/records: whole, known to this version, with the verdicts that docs/results.md states; packing."""
 
 import importlib.util
 import tarfile
@@ -14,6 +14,7 @@ from tests.lab.resuming import StoppedError
 
 ROOT = Path(__file__).parent.parent.parent
 ARCHIVES = sorted((ROOT / "docs" / "records").glob("*.tar.xz"))
+RESULTS = (ROOT / "docs" / "results.md").read_text(encoding="utf-8").splitlines()
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,10 @@ def test_what_is_kept_can_be_read_and_judged(archive, tmp_path):
     shown = experiment(runs[0].experiment)
     for seeds in by_setting.values():
         assert {len(row) for row in shown.table(seeds[0])[1]} == {len(shown.table(seeds[0])[0])}
-        assert all(claim.measured for claim in shown.claims(seeds))
+        claims = shown.claims(seeds)
+        assert all(claim.measured for claim in claims)
+        verdict = f"{sum(claim.holds for claim in claims)} of {len(claims)}"
+        assert any(verdict in row for row in RESULTS if row.startswith(f"| [{shown.name}]")), verdict
 
 
 @dataclass(frozen=True)
