@@ -58,10 +58,12 @@ class Kind:
             raise ArgumentTypeError(name, self.expected, got, advice)
 
     def _is_one(self, value: object) -> bool:
-        """Whether it is of one of the other classes; a name is no sequence of its letters."""
+        """Whether it is of one of the other classes; a name is no sequence of its letters, a number none of itself."""
         others = self.others or ()
         if isinstance(value, str) and str not in others:
             return False
+        if isinstance(value, Tensor | np.ndarray) and value.ndim == 0:  # iterable by its class, but not in fact
+            return numbers.Real in others and is_number(value)
         return isinstance(value, others) or (numbers.Real in others and is_number(value))
 
 

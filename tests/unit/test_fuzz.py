@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 
@@ -88,6 +89,8 @@ def test_a_schedule_that_never_reads_is_refused(schedule, number):
         (partial(gnomon.every, "3"), r"every\(steps\): expected a number, got str\. Pass one\."),
         (partial(mlp, None), r"mlp\(widths\): expected a sequence, got NoneType\. Make one of it\."),
         (partial(mlp, "345"), r"mlp\(widths\): expected a sequence, got str"),
+        (partial(mlp, torch.tensor(3)), r"mlp\(widths\): expected a sequence, got Tensor"),
+        (partial(mlp, np.array(3)), r"mlp\(widths\): expected a sequence, got ndarray"),
         (
             partial(gnomon.layer_collapse, mlp((2, 3, 2)), torch.rand(4, 2), torch.arange(4) % 2, layers=0),
             r"layer_collapse\(layers\): expected a name or a list of names, got int",
