@@ -81,7 +81,7 @@ SMALL = Config(
 PAPER = Config()
 HALVES = tuple(replace(PAPER, losses=(loss,)) for loss in PAPER.losses)
 MIXED = replace(HALVES[0], dtype="mixed")
-"""Cross-entropy in mixed precision; with mse weight decay alone is another run in it than in float64."""
+"""Cross-entropy in mixed precision; with mse weight decay alone agreed with float64 on no seed."""
 
 
 def run(config: Config, run: Run) -> None:
