@@ -3,11 +3,15 @@
 import math
 
 import pytest
+import torch
 
+from gnomon import ntk, start_cka
 from gnomon.errors import RangeError
+from gnomon.linalg import cosine
+from gnomon.models import mlp
 from gnomon_lab.papers.own.anatomy.order import ARMS, QUANTITIES, Quantity, change, claims, order
 from gnomon_lab.papers.own.anatomy.page import figures, summary, table
-from gnomon_lab.papers.own.anatomy.run import Config, run
+from gnomon_lab.papers.own.anatomy.run import Config, kernel_alignment, run
 from tests.lab.resuming import resumed
 
 STEPS = (0, 1, 3, 10, 30, 100)
@@ -110,6 +114,21 @@ def test_settings_are_checked_together():
         Config(samples=50, jacobians=5, kernel=60, radius=0)
 
 
+def test_kernel_alignment_is_the_cka_of_the_gradients():
+    generator = torch.Generator().manual_seed(0)
+    model, later = (mlp((5, 8, 3), generator=generator).double() for _ in range(2))
+    x = torch.randn(6, 5, dtype=torch.float64, generator=generator) + 2
+
+    def gradients(model):
+        outputs = model(x).flatten()
+        return torch.stack([torch.cat([g.flatten() for g in torch.autograd.grad(o, [*model.parameters()],
+                            retain_graph=True)]) for o in outputs]).reshape(6, -1)  # fmt: skip
+
+    found = kernel_alignment(model, x)(later)
+    torch.testing.assert_close(found, start_cka(gradients(later), gradients(model)))
+    assert found < cosine(ntk(later, x).flatten(), ntk(model, x).flatten()), "centring takes the common mean away"
+
+
 @pytest.mark.data
 def test_smallest_variant_resumes_exactly(tmp_path):
     config = Config(samples=50, jacobians=8, kernel=4, near=1, width=12, steps=4, readings=1, dtype="mixed")
@@ -118,7 +137,7 @@ def test_smallest_variant_resumes_exactly(tmp_path):
 
     start, other = (next(record for record in records if record["arm"] == arm) for arm in ARMS)
     assert start | {"arm": ARMS[1]} == other, "the arms start apart"
-    assert start["kernel/cosine"] == pytest.approx(1)
+    assert start["kernel/alignment"] == pytest.approx(1)
     assert all({quantity.name for quantity in QUANTITIES} <= record.keys() for record in records)
     assert (
         records[-1]["jacobians/jacobian_norm"] != next(r for r in records if r["step"] == 4)["jacobians/jacobian_norm"]

@@ -39,7 +39,7 @@ QUANTITIES = (
     Quantity("jacobians/jacobian_norm", "Jacobian norm", "outputs / input", log=True),
     Quantity("jacobians/explained_variance_ratio", "PC1 of the Jacobians", "share"),
     Quantity("jacobians/effective_rank", "Effective rank of their AGOP", "directions"),
-    Quantity("kernel/cosine", "NTK beside its start", "cosine"),
+    Quantity("kernel/alignment", "NTK beside its start", "centred alignment"),
     Quantity("jacobians/feature_ansatz", "NFA of the first layer", "correlation"),
     Quantity("train/nc1", "NC1: spread within classes", "ratio", log=True),
     Quantity("train/equinorm", "NC2: unequal lengths", "std / mean"),
@@ -169,7 +169,7 @@ def of_arm(seeds: Sequence[Sequence[Record]], arm: str) -> list[Claim]:
         before(f"{arm}: generalisation before robustness (the radius)", f"{WALKER}, figure 4", known,
                done(seeds, arm, "jacobians/robust_radius")),
         before(f"{arm}: memorisation before the kernel has turned (feature learning)", f"{WALKER}, section 1", memory,
-               done(seeds, arm, "kernel/cosine")),
+               done(seeds, arm, "kernel/alignment")),
         before(f"{arm}: zero training error before the first of NC1 to NC4 is done",
                "Papyan, Han, Donoho, arXiv:2008.08186", memory, earliest),
     ]  # fmt: skip

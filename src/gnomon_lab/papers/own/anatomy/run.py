@@ -61,7 +61,7 @@ class Config(Settings):
     """Training digits, and as many for testing."""
     jacobians: Annotated[int, up_to_samples(1)] = 128
     """Training digits at which Jacobians are computed."""
-    kernel: Annotated[int, up_to_samples(2)] = 32
+    kernel: Annotated[int, up_to_samples(2)] = 128
     """Training digits in the neural tangent kernel."""
     near: Annotated[int, up_to_samples(1)] = 8
     """Training digits around which linear regions are read."""
@@ -88,7 +88,6 @@ class Config(Settings):
 SMALL = Config()
 PAPER = Config(
     jacobians=1024,
-    kernel=128,
     near=32,
     coefficient=1e-3,
     learning_rate=1e-3,
@@ -139,7 +138,7 @@ def everything(config: Config, seed: int, model: nn.Module, train: Samples, test
         "test": [accuracy],
         "jacobians": [centroid_alignment, jacobian_alignment, jacobian_norm, explained_variance_ratio, robust_radius,
                       effective_rank, feature_ansatz],
-        "kernel": {"cosine": kernel_cosine(model, splits["kernel"].x)},
+        "kernel": {"alignment": kernel_alignment(model, splits["kernel"].x)},
         "near": [boundary_distance, regions],
     })  # fmt: skip
 
@@ -154,11 +153,21 @@ def feature_ansatz(model: nn.Module, x: Tensor, memory: int | None) -> Tensor:
     return nfa_table(model, x, layers=["0"], memory=memory).pearson_root
 
 
-def kernel_cosine(model: nn.Module, x: Tensor) -> Callable[[nn.Module], Tensor]:
-    """The quantity that says how far the neural tangent kernel has turned from its current value: their cosine."""
+def kernel_alignment(model: nn.Module, x: Tensor) -> Callable[[nn.Module], Tensor]:
+    """The quantity that says how much the neural tangent kernel is still its current value: their centred alignment.
+
+    As in Kornblith et al., arXiv:1905.00414, of the kernels instead of features. Not centred, the kernels of any two
+    networks are alike, since each is mostly its mean.
+    """
+
+    def centred(model: nn.Module) -> Tensor:
+        kernel = ntk(model, x)
+        kernel = kernel - kernel.mean(0)
+        return (kernel - kernel.mean(1, keepdim=True)).flatten()
+
     with torch.no_grad():
-        start = ntk(model, x).flatten()
-    return lambda model: cosine(ntk(model, x).flatten(), start)
+        start = centred(model)
+    return lambda model: cosine(centred(model), start)
 
 
 EXPERIMENT = Experiment(
