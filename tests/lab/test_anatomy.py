@@ -9,7 +9,7 @@ from gnomon import ntk, start_cka
 from gnomon.errors import RangeError
 from gnomon.linalg import cosine
 from gnomon.models import mlp
-from gnomon_lab.papers.own.anatomy.order import ARMS, QUANTITIES, Quantity, change, claims, order
+from gnomon_lab.papers.own.anatomy.order import ARMS, KERNEL, QUANTITIES, UNRELATED, Quantity, change, claims, order
 from gnomon_lab.papers.own.anatomy.page import figures, summary, table
 from gnomon_lab.papers.own.anatomy.run import Config, kernel_alignment, run
 from tests.lab.resuming import resumed
@@ -20,7 +20,7 @@ STEPS = (0, 1, 3, 10, 30, 100)
 def made_up(late=0, **series):
     """Both arms' records: each quantity but those given goes from 1 to 9 at step 30; weight decay is `late` behind."""
     told = {quantity.name: (1.0, 1.0, 1.0, 1.0, 9.0, 9.0) for quantity in QUANTITIES}
-    told |= {"train/accuracy": (0.1, 0.5, 1.0, 1.0, 1.0, 1.0)} | series
+    told |= {"train/accuracy": (0.1, 0.5, 1.0, 1.0, 1.0, 1.0), UNRELATED: (0.9,) * 6} | series
     return [
         {"arm": arm, "step": step, **{name: values[max(0, place - late * (arm == ARMS[0]))]
                                       for name, values in told.items()}}
@@ -107,6 +107,8 @@ def test_table_summary_and_figures_say_when():
     dots = {panel.title: [line for line in panel.lines if len(line.x) == 1] for panel in curves.panels}
     assert [line.x for line in dots["Test accuracy"]] == [(30,), (30,)]
     assert dots["Effective rank of their AGOP"] == []
+    (dashed,) = (line for panel in curves.panels for line in panel.lines if line.dashed)
+    assert dashed.y == (0.9,) * 6
 
 
 def test_settings_are_checked_together():
@@ -137,7 +139,8 @@ def test_smallest_variant_resumes_exactly(tmp_path):
 
     start, other = (next(record for record in records if record["arm"] == arm) for arm in ARMS)
     assert start | {"arm": ARMS[1]} == other, "the arms start apart"
-    assert start["kernel/alignment"] == pytest.approx(1)
+    assert start[KERNEL] == pytest.approx(1)
+    assert start[UNRELATED] == records[-1][UNRELATED] < 0.999
     assert all({quantity.name for quantity in QUANTITIES} <= record.keys() for record in records)
     assert (
         records[-1]["jacobians/jacobian_norm"] != next(r for r in records if r["step"] == 4)["jacobians/jacobian_norm"]

@@ -18,6 +18,8 @@ MOVES = 0.1
 """A quantity whose last value is nearer to its first than this share of its largest does not change."""
 APART = 0.18
 """How far each arm is drawn from the middle of its row, as a share of the row's height."""
+KERNEL, UNRELATED = "kernel/alignment", "kernel/unrelated"
+"""The kernel's centred alignment with that of the start, and what that of another untrained network has."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ QUANTITIES = (
     Quantity("jacobians/jacobian_norm", "Jacobian norm", "outputs / input", log=True),
     Quantity("jacobians/explained_variance_ratio", "PC1 of the Jacobians", "share"),
     Quantity("jacobians/effective_rank", "Effective rank of their AGOP", "directions"),
-    Quantity("kernel/alignment", "NTK beside its start", "centred alignment"),
+    Quantity(KERNEL, "NTK beside its start", "centred alignment"),
     Quantity("jacobians/feature_ansatz", "NFA of the first layer", "correlation"),
     Quantity("train/nc1", "NC1: spread within classes", "ratio", log=True),
     Quantity("train/equinorm", "NC2: unequal lengths", "std / mean"),
@@ -169,7 +171,7 @@ def of_arm(seeds: Sequence[Sequence[Record]], arm: str) -> list[Claim]:
         before(f"{arm}: generalisation before robustness (the radius)", f"{WALKER}, figure 4", known,
                done(seeds, arm, "jacobians/robust_radius")),
         before(f"{arm}: memorisation before the kernel has turned (feature learning)", f"{WALKER}, section 1", memory,
-               done(seeds, arm, "kernel/alignment")),
+               done(seeds, arm, KERNEL)),
         before(f"{arm}: zero training error before the first of NC1 to NC4 is done",
                "Papyan, Han, Donoho, arXiv:2008.08186", memory, earliest),
     ]  # fmt: skip

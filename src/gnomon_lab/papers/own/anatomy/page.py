@@ -8,7 +8,9 @@ from gnomon_lab.papers._shared import UNSEEN, lines
 from gnomon_lab.papers.own.anatomy.order import (
     ALIGNMENTS,
     ARMS,
+    KERNEL,
     QUANTITIES,
+    UNRELATED,
     WAY,
     Quantity,
     change,
@@ -17,7 +19,9 @@ from gnomon_lab.papers.own.anatomy.order import (
     order,
     words,
 )
-from gnomon_lab.runs import Record, last
+from gnomon_lab.runs import Record, last, series
+
+OTHER = "another untrained network"
 
 
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -65,7 +69,7 @@ def curves(records: Sequence[Record]) -> Curves:
         "One training run, watched by everything",
         f"Means over the training digits that each quantity is read at, but for the test accuracy. A dot: from here on "
         f"the quantity has gone {WAY:.0%} of its way from its first to its last value, on the axis as it is drawn; a "
-        f"curve without one does not change.",
+        f"curve without one does not change. Dashed: what the kernel of {OTHER} has.",
         "step (a pass over all batches)",
         tuple(panel(records, quantity) for quantity in QUANTITIES),
         panel_height=96,
@@ -77,4 +81,6 @@ def panel(records: Sequence[Record], quantity: Quantity) -> Panel:
     changes = ((place, arm, change(records, arm, quantity)) for place, arm in enumerate(ARMS))
     dots = tuple(Line(arm, (at.step,), (at.value,), colour=place) for place, arm, at in changes if at is not None)
     drawn = lines(records, {arm: arm for arm in ARMS}, quantity.name)
+    if quantity.name == KERNEL:
+        drawn += (Line(OTHER, *series(records, ARMS[0], UNRELATED), dashed=True, colour=len(ARMS)),)
     return Panel(quantity.title, quantity.unit, drawn + dots, log_y=quantity.log)

@@ -112,7 +112,8 @@ def train_arm(config: Config, run: Run, arm: str, train: Samples, test: Samples)
     model = mnist_network(train, config.width, config.init_scale, generator)
     optimizer = torch.optim.AdamW(model.parameters(), config.learning_rate, weight_decay=config.weight_decay)
     grokalign = GrokAlign(config.coefficient, generator=generator) if arm == "GrokAlign" else None
-    probe = everything(config, run.seed, model, train, test)
+    other = mnist_network(train, config.width, config.init_scale, torch.Generator().manual_seed(run.seed + 1))
+    probe = everything(config, run.seed, model, other, train, test)
     for step in fit(
         run, arm, config.steps, model, optimizer, in_order(train, 256),
         loss_in(config.dtype, "cross-entropy"), due=log_spaced(config.readings), penalty=grokalign, generator=generator,
@@ -120,13 +121,16 @@ def train_arm(config: Config, run: Run, arm: str, train: Samples, test: Samples)
         run.record(step, probe.read(step))
 
 
-def everything(config: Config, seed: int, model: nn.Module, train: Samples, test: Samples) -> Probe:
+def everything(config: Config, seed: int, model: nn.Module, other: nn.Module, train: Samples, test: Samples) -> Probe:
     """A split for each number of samples that a quantity can afford.
 
-    The network is at its start, which one of the quantities keeps.
+    The network is at its start, which one of the quantities keeps, and compares with that of another network.
     """
     sizes = {"jacobians": config.jacobians, "kernel": config.kernel, "near": config.near}
     splits = {split: Samples(train.x[:size], train.labels[:size]) for split, size in sizes.items()}
+
+    alignment = kernel_alignment(model, splits["kernel"].x)
+    unrelated = alignment(other).detach()
 
     def regions(model: nn.Module, x: Tensor) -> Tensor:
         # The same planes in every reading.
@@ -138,7 +142,7 @@ def everything(config: Config, seed: int, model: nn.Module, train: Samples, test
         "test": [accuracy],
         "jacobians": [centroid_alignment, jacobian_alignment, jacobian_norm, explained_variance_ratio, robust_radius,
                       effective_rank, feature_ansatz],
-        "kernel": {"alignment": kernel_alignment(model, splits["kernel"].x)},
+        "kernel": {"alignment": alignment, "unrelated": lambda model: unrelated},
         "near": [boundary_distance, regions],
     })  # fmt: skip
 
