@@ -189,10 +189,10 @@ def ratio_cosines(figure: Figure, runs: Runs) -> Numbers:
 
 
 def moving_kernel(figure: Figure, runs: Runs) -> Numbers:
-    """The kernel's cosine with its start, and shaded from when to when the kernel moves."""
+    """The kernel's CKA with its start, and shaded from when to when the kernel moves."""
     readings = {arm: run.readings for arm, run in runs.items()}
     _, axes = plot.history(readings, "ntk", ax=axes_of(figure), band=False)
-    label(axes, "step", "cosine with the kernel at the start")
+    label(axes, "step", "CKA with the kernel at the start")
     found = {}
     for place, (arm, own) in enumerate(readings.items()):
         kernels = torch.stack([reading.values["kernel"] for reading in own])

@@ -39,7 +39,7 @@ PICTURES: dict[str, Picture] = {
     "jacobian_alignment": curve(DIGITS, "jacobian_alignment", "share of the norm, mean", ".3f"),
     "row_alignment": curve(DIGITS, "row_alignment", "cosine, the label's row, mean", ".3f"),
     "singular_values": spectrum(DIGITS, "singular_values", "k", "k-th singular value, mean", ".2g", first, log=True),
-    "ntk": curve(DIGITS, "ntk", "cosine with the kernel at the start", ".2f"),
+    "ntk": curve(DIGITS, "ntk", "CKA with the kernel at the start", ".2f"),
     "ntk_to_point": curve(DIGITS, "ntk_to_point", "kernel, own class / others", ".2f"),
     "centroid_rate": curve(DIGITS, "centroid_rate", "rate (outputs per step), mean size", ".2g", log=True),
     "aligned_jacobian": curve(DIGITS, "aligned_jacobian", "cosine with the aligned Jacobian", ".3f"),

@@ -2,7 +2,7 @@
 
 from gnomon.linalg._circulant_deviation import circulant_deviation
 from gnomon.linalg._covariance import Covariance, Dense, Factored, covariance, covariance_of, smaller
-from gnomon.linalg._directions import cosine, length, root, scaled, unit
+from gnomon.linalg._directions import cka, cosine, length, root, scaled, unit
 from gnomon.linalg._estimate import Estimate, joined
 from gnomon.linalg._fourier_losses import FourierLosses, fourier_losses
 from gnomon.linalg._fourier_norms import fourier_norms
@@ -34,6 +34,7 @@ __all__ = [
     "Sketch",
     "SquaredNorm",
     "circulant_deviation",
+    "cka",
     "cosine",
     "covariance",
     "covariance_of",

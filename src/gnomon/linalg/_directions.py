@@ -48,3 +48,17 @@ def length(v: Float[Tensor, "*n d"]) -> Float[Tensor, "*n"]:
 def cosine(a: Float[Tensor, "*#n d"], b: Float[Tensor, "*#n d"]) -> Float[Tensor, "*n"]:
     """The cosine of the angle between the vectors of the last axis, in [-1, 1] up to rounding; 0 for a zero vector."""
     return (unit(a) * unit(b)).sum(-1)
+
+
+def cka(kernel: Float[Tensor, "n n"], other: Float[Tensor, "n n"]) -> Float[Tensor, ""]:
+    """The centred kernel alignment of two Gram matrices over the same samples, in [0, 1] up to rounding.
+
+    The cosine of the two, each centred over its rows and columns (Kornblith, Norouzi, Lee, Hinton, arXiv:1905.00414).
+    Not centred, any two kernels are alike where each is mostly its mean.
+    """
+    return cosine(_centred(kernel).flatten(), _centred(other).flatten())
+
+
+def _centred(kernel: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
+    kernel = kernel - kernel.mean(0)
+    return kernel - kernel.mean(1, keepdim=True)

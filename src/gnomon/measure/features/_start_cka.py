@@ -7,7 +7,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._precision import half_as_single
 from gnomon.errors import RangeError
-from gnomon.linalg import scaled
+from gnomon.linalg import cka, scaled
 
 
 @half_as_single
@@ -56,12 +56,9 @@ def start_cka(features: Float[Tensor, "n *p"], start: Float[Tensor, "m *q"]) -> 
         raise RangeError("start", f"{len(features)} samples as in features", len(start), advice)
     now, then = _centred(features), _centred(start.to(features.device))
     if max(now.shape[1], then.shape[1]) > len(now):
-        now, then = now @ now.mT, then @ then.mT
-        shared = (now * then).sum()
-    else:
-        shared = (then.mT @ now).square().sum()
-        now, then = now.mT @ now, then.mT @ then
-    size = torch.linalg.matrix_norm(now) * torch.linalg.matrix_norm(then)
+        return cka(now @ now.mT, then @ then.mT)
+    shared = (then.mT @ now).square().sum()
+    size = torch.linalg.matrix_norm(now.mT @ now) * torch.linalg.matrix_norm(then.mT @ then)
     return torch.where(size > 0, shared / torch.where(size > 0, size, 1), 0)
 
 

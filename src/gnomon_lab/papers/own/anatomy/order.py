@@ -19,7 +19,7 @@ MOVES = 0.1
 APART = 0.18
 """How far each arm is drawn from the middle of its row, as a share of the row's height."""
 KERNEL, UNRELATED = "kernel/alignment", "kernel/unrelated"
-"""The kernel's centred alignment with that of the start, and what that of another untrained network has."""
+"""The kernel's CKA with that of the start, and what that of another untrained network has."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ QUANTITIES = (
     Quantity("jacobians/jacobian_norm", "Jacobian norm", "outputs / input", log=True),
     Quantity("jacobians/explained_variance_ratio", "PC1 of the Jacobians", "share"),
     Quantity("jacobians/effective_rank", "Effective rank of their AGOP", "directions"),
-    Quantity(KERNEL, "NTK beside its start", "centred alignment"),
+    Quantity(KERNEL, "NTK beside its start", "CKA"),
     Quantity("jacobians/feature_ansatz", "NFA of the first layer", "correlation"),
     Quantity("train/nc1", "NC1: spread within classes", "ratio", log=True),
     Quantity("train/equinorm", "NC2: unequal lengths", "std / mean"),

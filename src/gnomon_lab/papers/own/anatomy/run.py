@@ -28,7 +28,7 @@ from gnomon import (
     truncation_sectors,
 )
 from gnomon.data import Samples
-from gnomon.linalg import cosine
+from gnomon.linalg import cka
 from gnomon.regions import boundary_distance, local_complexity
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.papers import EXPERIMENTS
@@ -158,20 +158,10 @@ def feature_ansatz(model: nn.Module, x: Tensor, memory: int | None) -> Tensor:
 
 
 def kernel_alignment(model: nn.Module, x: Tensor) -> Callable[[nn.Module], Tensor]:
-    """The quantity that says how much the neural tangent kernel is still its current value: their centred alignment.
-
-    As in Kornblith et al., arXiv:1905.00414, of the kernels instead of features. Not centred, the kernels of any two
-    networks are alike, since each is mostly its mean.
-    """
-
-    def centred(model: nn.Module) -> Tensor:
-        kernel = ntk(model, x)
-        kernel = kernel - kernel.mean(0)
-        return (kernel - kernel.mean(1, keepdim=True)).flatten()
-
+    """The quantity that says how much the neural tangent kernel is still its current value: their CKA."""
     with torch.no_grad():
-        start = centred(model)
-    return lambda model: cosine(centred(model), start)
+        start = ntk(model, x)
+    return lambda model: cka(ntk(model, x), start)
 
 
 EXPERIMENT = Experiment(
