@@ -113,6 +113,9 @@ def test_alignment_with_the_start_is_that_of_the_kernels_and_of_the_labels():
     for start in (one_hot, torch.cat([one_hot, torch.zeros(300, 500).double()], 1)):
         torch.testing.assert_close(gnomon.start_cka(features, start), expected)
     torch.testing.assert_close(cka(features @ features.mT, one_hot @ one_hot.mT), expected)
+    assert cka(torch.full((33, 33), 0.7), torch.full((33, 33), 1.1)) == 0
+    huge = torch.diag(torch.tensor([3e38, 1e38, 2e38]))
+    torch.testing.assert_close(cka(huge, huge), torch.tensor(1.0))
     assert gnomon.start_cka(torch.full((9, 2), 0.1), torch.randn(9, 3)) == 0
     # The numbers of its Reading: what is independent is alike where it is wide, and hardly where samples are many.
     generator = torch.Generator().manual_seed(0)

@@ -53,12 +53,16 @@ def cosine(a: Float[Tensor, "*#n d"], b: Float[Tensor, "*#n d"]) -> Float[Tensor
 def cka(kernel: Float[Tensor, "n n"], other: Float[Tensor, "n n"]) -> Float[Tensor, ""]:
     """The centred kernel alignment of two Gram matrices over the same samples, in [0, 1] up to rounding.
 
-    The cosine of the two, each centred over its rows and columns (Kornblith, Norouzi, Lee, Hinton, arXiv:1905.00414).
-    Not centred, any two kernels are alike where each is mostly its mean.
+    The cosine of the two, each centred over its rows and columns (Kornblith, Norouzi, Lee, Hinton, arXiv:1905.00414);
+    0 where all entries of one are equal. Not centred, any two kernels are alike where each is mostly its mean.
     """
     return cosine(_centred(kernel).flatten(), _centred(other).flatten())
 
 
 def _centred(kernel: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
+    """Minus the means of rows and columns; the first of each beforehand, so that equal entries become exactly zero."""
+    kernel = scaled(kernel)
+    kernel = kernel - kernel[:1]
+    kernel = kernel - kernel[:, :1]
     kernel = kernel - kernel.mean(0)
     return kernel - kernel.mean(1, keepdim=True)

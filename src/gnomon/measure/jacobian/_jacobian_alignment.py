@@ -39,10 +39,9 @@ def jacobian_alignment(
     Reading:
         Low, high: About 1/√d by chance, for d inputs. 1: the outputs react along the sample alone.
         Generalising: On digits it stays at 0.016 in a network that memorised and rises to 0.488 in one that
-            generalises. On MNIST it settles last, long after the accuracy on unseen digits, with the robust radius
-            (anatomy).
-        Misleads: As a forecast of generalisation: it followed it in all ten runs. With a one-hot fit without biases it
-            is 1/(∥J∥ ∥x∥), in other words the norm.
+            generalises. On MNIST it settles after the accuracy on unseen digits, with the robust radius (anatomy).
+        Misleads: As a forecast of generalisation: it followed it in all runs of anatomy. With a one-hot fit without
+            biases it is 1/(∥J∥ ∥x∥), in other words the norm.
 
     $\|J\hat x\| / \|J\|_F$ with $\hat x = x/\|x\|$
 

@@ -69,7 +69,7 @@ def curves(records: Sequence[Record]) -> Curves:
         "One training run, watched by everything",
         f"Means over the training digits that each quantity is read at, but for the test accuracy. A dot: from here on "
         f"the quantity has gone {WAY:.0%} of its way from its first to its last value, on the axis as it is drawn; a "
-        f"curve without one does not change. Dashed: what the kernel of {OTHER} has.",
+        f"curve without one does not change. Dashed: the alignment of the kernels of the start and of {OTHER}.",
         "step (a pass over all batches)",
         tuple(panel(records, quantity) for quantity in QUANTITIES),
         panel_height=96,

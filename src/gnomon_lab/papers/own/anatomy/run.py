@@ -124,7 +124,7 @@ def train_arm(config: Config, run: Run, arm: str, train: Samples, test: Samples)
 def everything(config: Config, seed: int, model: nn.Module, other: nn.Module, train: Samples, test: Samples) -> Probe:
     """A split for each number of samples that a quantity can afford.
 
-    The network is at its start, which one of the quantities keeps, and compares with that of another network.
+    The network is at its start: its kernel there is kept, and compared once with that of the other network.
     """
     sizes = {"jacobians": config.jacobians, "kernel": config.kernel, "near": config.near}
     splits = {split: Samples(train.x[:size], train.labels[:size]) for split, size in sizes.items()}
@@ -158,7 +158,7 @@ def feature_ansatz(model: nn.Module, x: Tensor, memory: int | None) -> Tensor:
 
 
 def kernel_alignment(model: nn.Module, x: Tensor) -> Callable[[nn.Module], Tensor]:
-    """The quantity that says how much the neural tangent kernel is still its current value: their CKA."""
+    """The quantity that compares the neural tangent kernel with the current one: their CKA."""
     with torch.no_grad():
         start = ntk(model, x)
     return lambda model: cka(ntk(model, x), start)
