@@ -60,9 +60,7 @@ def cka(kernel: Float[Tensor, "n n"], other: Float[Tensor, "n n"]) -> Float[Tens
 
 
 def _centred(kernel: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
-    """Minus the means of rows and columns; the first of each beforehand, so that equal entries become exactly zero."""
+    """Minus the means of rows and columns; scaled beforehand, so that equal entries become exactly zero."""
     kernel = scaled(kernel)
-    kernel = kernel - kernel[:1]
-    kernel = kernel - kernel[:, :1]
     kernel = kernel - kernel.mean(0)
     return kernel - kernel.mean(1, keepdim=True)
