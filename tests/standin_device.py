@@ -7,6 +7,7 @@ wait for one of its values is noted.
 """
 
 import copy
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,8 +22,14 @@ from torchmetrics import Metric
 
 import gnomon
 
-DEVICE = torch.device("lazy")
-"""A kind of device that torch knows, whose gradients it takes without one, and which nothing here has."""
+DEVICE = torch.device(os.environ.get("GNOMON_TEST_DEVICE", "lazy"))
+"""A kind of device that torch knows, whose gradients it takes without one, and which nothing here has; or a real one.
+
+`GNOMON_TEST_DEVICE=cuda:0 pytest tests/unit/test_devices.py` compares a GPU with the processor.
+"""
+REAL = DEVICE.type != "lazy"
+if REAL:
+    torch.backends.cudnn.allow_tf32 = False
 ATEN = torch.ops.aten
 CROSSING = {ATEN.copy_.default, ATEN._to_copy.default}
 """Operations that take tensors of two devices."""
@@ -85,6 +92,9 @@ class Active(TorchDispatchMode):
 @contextmanager
 def standin() -> Iterator[None]:
     """Inside of it the device is there."""
+    if REAL:
+        yield
+        return
     before = torch._C._only_lift_cpu_tensors()
     # So that torch.tensor([1.0], device=DEVICE) is made here and then moved.
     torch._C._set_only_lift_cpu_tensors(True)

@@ -100,7 +100,7 @@ class Experiment(Generic[ConfigT]):
                 return
             found.begin()
             torch.set_num_threads(config.threads)
-            with run.locating(), subnormals_as_zero():
+            with run.locating(), subnormals_as_zero(), convolutions_in_float32():
                 self.run(config, run)
             records = run.records()
             columns, rows = self.table(records)
@@ -122,3 +122,15 @@ def subnormals_as_zero() -> Iterator[None]:
         yield
     finally:
         torch.set_flush_denormal(False)
+
+
+@contextmanager
+def convolutions_in_float32() -> Iterator[None]:
+    """Keeps a GPU from rounding a float32 convolution's factors to ten bits (TF32), which torch allows by default."""
+    import torch
+
+    before, torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.allow_tf32, False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
@@ -28,7 +28,7 @@ from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import ALIGNMENT, SEEN, UNSEEN, geometry, lines, significant, squared_error
 from gnomon_lab.papers.grokalign._attacks import ATTACKS, robust_accuracy
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series
-from gnomon_lab.settings import Count, NonNegative, Positive, Range, Settings, among, between
+from gnomon_lab.settings import Count, Device, NonNegative, Positive, Range, Settings, among, between
 from gnomon_lab.training import fit, in_order
 
 ARMS = ("weight decay", "GrokAlign")
@@ -75,10 +75,13 @@ class Config(Settings):
     """Readings in each factor of ten of the passes; a quarter of them with an attack."""
     stop_at_plateau: bool = False
     """End GrokAlign's training when alignment and PC1 say that more is unlikely to help."""
+    device: Device = "cpu"
+    """Where the networks are trained, read and attacked: cpu or cuda."""
 
 
 SMALL = Config()
 PAPER = Config(1024, 1024, (32, 64, 128), 1e-3, 1e-3, steps=36_000, attacks=ATTACKS)
+OTHERS = (replace(PAPER, device="cuda"),)
 
 
 class Normalise(nn.Module):
@@ -94,6 +97,7 @@ def run(config: Config, run: Run) -> None:
     """Trains both networks, from the same start on the same images."""
     train = normalise(load_images("cifar10", "train", data_dir=run.data_dir, limit=config.train), MEAN, DEVIATION)
     test = load_images("cifar10", "test", data_dir=run.data_dir, limit=config.test)
+    train, test = (Samples(*(part.to(config.device) for part in split)) for split in (train, test))
     for arm in ARMS:
         train_arm(config, run, arm, train, test)
 
@@ -101,7 +105,7 @@ def run(config: Config, run: Run) -> None:
 def train_arm(config: Config, run: Run, arm: str, train: Samples, test: Samples) -> None:
     """Trains one network and attacks it during training. The test images are pixels, from 0 to 1."""
     generator = torch.Generator().manual_seed(run.seed)
-    model = cnn((3, *config.widths, 10), generator=generator)
+    model = cnn((3, *config.widths, 10), generator=generator).to(config.device)
     pixels_model = nn.Sequential(Normalise(), model)
     optimizer = torch.optim.AdamW(model.parameters(), config.learning_rate, weight_decay=config.weight_decay)
     grokalign = GrokAlign(config.coefficient, generator=generator) if arm == "GrokAlign" else None
@@ -290,5 +294,5 @@ def first(values: Sequence[float]) -> float:
 
 
 EXPERIMENT = Experiment(
-    EXPERIMENTS["delayed-robustness"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims
+    EXPERIMENTS["delayed-robustness"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims, OTHERS
 )

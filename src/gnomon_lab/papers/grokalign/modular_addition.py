@@ -29,7 +29,7 @@ from gnomon_lab.figures import Curves, Figure, Panel
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import ALIGNMENT, SEEN, SPREAD, UNSEEN, accuracy_panel, arms, firsts, lines, marked
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series, settled_at
-from gnomon_lab.settings import Count, NonNegative, Positive, Range, Settings, Share, among, at_least
+from gnomon_lab.settings import Count, Device, NonNegative, Positive, Range, Settings, Share, among, at_least
 from gnomon_lab.training import fit
 
 EMBEDDINGS = ("learned", "fixed")
@@ -78,12 +78,18 @@ class Config(Settings):
     """Maximum number of training pairs whose full Jacobian is computed for its norm; alignments are over all."""
     readings: Count = 24
     """Readings in each factor of ten of the steps."""
+    device: Device = "cpu"
+    """Where the network is trained and read: cpu or cuda."""
 
 
 SMALL = Config()
 PAPER = Config(prime=113, fraction=0.3, width=128, hidden=512, learning_rate=1e-3, steps=48_000, jacobians=256)
-HALVES = tuple(replace(PAPER, embeddings=(embeddings,)) for embeddings in EMBEDDINGS)
-"""Its halves, which share nothing."""
+OTHERS = tuple(
+    replace(PAPER, embeddings=embeddings, device=device)
+    for embeddings in (EMBEDDINGS, *((name,) for name in EMBEDDINGS))
+    for device in ("cpu", "cuda")
+)
+"""Its halves, which share nothing; and all on a GPU."""
 
 
 def run(config: Config, run: Run) -> None:
@@ -95,9 +101,10 @@ def run(config: Config, run: Run) -> None:
 def train_arm(config: Config, run: Run, embeddings: str, method: str) -> None:
     """Trains one transformer on all training pairs at once."""
     drawn, generator = (torch.Generator().manual_seed(run.seed) for _ in range(2))
-    train, test = modular_addition(config.prime, config.fraction, generator=drawn)
+    splits = modular_addition(config.prime, config.fraction, generator=drawn)
+    train, test = (Tokens(*(part.to(config.device) for part in split)) for split in splits)
     p, sizes = config.prime, {"width": config.width, "heads": config.heads, "hidden": config.hidden}
-    model = OneLayerTransformer(p + 1, p, **sizes, generator=generator)
+    model = OneLayerTransformer(p + 1, p, **sizes, generator=generator).to(config.device)
     for matrix in (model.W_E, model.W_U):
         matrix.requires_grad_(embeddings == "learned")
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -268,5 +275,5 @@ def accelerations(seeds: Sequence[Sequence[Record]], embeddings: str) -> tuple[f
 
 
 EXPERIMENT = Experiment(
-    EXPERIMENTS["modular-addition"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims, HALVES
+    EXPERIMENTS["modular-addition"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims, OTHERS
 )
