@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 RUNS = 25
 """How many of the most similar networks are used."""
-Row = Float[NDArray[Any], "q"]
+Row = Float[np.ndarray, "q"]
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,11 @@
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import NDArray
 
-Series = Float[NDArray[Any], "t"]
+Series = Float[np.ndarray, "t"]
 Scale = Callable[[Series], Series]
 SMALLEST = 1e-9
 """Smaller values count as this, so that their logarithm is finite."""

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Num
-from numpy.typing import NDArray
 from torch import Tensor
 
 from gnomon import _checks
@@ -27,7 +26,7 @@ RISE = 0.05
 """What counts as a rise in accuracy."""
 ROUNDING = 1e-6
 """Accuracies may be of float32, in which 0.9 - 0.85 is less than 0.05."""
-HeldOut = Float[NDArray[Any], "r"]
+HeldOut = Float[np.ndarray, "r"]
 BOUNDS = {
     "accuracy": (0, 1),
     "log_probability": (-math.inf, 0),

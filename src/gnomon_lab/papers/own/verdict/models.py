@@ -2,11 +2,9 @@
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.impute import SimpleImputer
@@ -14,10 +12,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-Traits = Float[NDArray[Any], "m q"]
-Probabilities = Float[NDArray[Any], "m"]
+Traits = Float[np.ndarray, "m q"]
+Probabilities = Float[np.ndarray, "m"]
 Predict = Callable[[Traits], Probabilities]
-Fit = Callable[[Traits, Bool[NDArray[Any], "m"], Int[NDArray[Any], "m"]], Predict]
+Fit = Callable[[Traits, Bool[np.ndarray, "m"], Int[np.ndarray, "m"]], Predict]
 """From the traits and outcomes of moments, and the network of each, to what predicts the probability of others."""
 RUNS = 25
 """How many of the most similar networks are asked."""
@@ -28,7 +26,7 @@ TOGETHER = 500
 def logistic(strength: float) -> Fit:
     """Logistic regression on standardised traits; the smaller `strength`, the larger the penalty."""
 
-    def fit(traits: Traits, outcomes: Bool[NDArray[Any], "m"], whose: Int[NDArray[Any], "m"]) -> Predict:
+    def fit(traits: Traits, outcomes: Bool[np.ndarray, "m"], whose: Int[np.ndarray, "m"]) -> Predict:
         if one_outcome(outcomes):
             return constant(outcomes)
         fitted = make_pipeline(imputer(), StandardScaler(), LogisticRegression(C=strength, max_iter=1000))
@@ -38,7 +36,7 @@ def logistic(strength: float) -> Fit:
     return fit
 
 
-def nearest(traits: Traits, outcomes: Bool[NDArray[Any], "m"], whose: Int[NDArray[Any], "m"]) -> Predict:
+def nearest(traits: Traits, outcomes: Bool[np.ndarray, "m"], whose: Int[np.ndarray, "m"]) -> Predict:
     """The share of positive outcomes, at the most similar moment of each of the `RUNS` most similar networks."""
     standard = make_pipeline(imputer(), StandardScaler())
     known = standard.fit_transform(traits)
@@ -50,7 +48,7 @@ def nearest(traits: Traits, outcomes: Bool[NDArray[Any], "m"], whose: Int[NDArra
     return predict
 
 
-def boosting(traits: Traits, outcomes: Bool[NDArray[Any], "m"], whose: Int[NDArray[Any], "m"]) -> Predict:
+def boosting(traits: Traits, outcomes: Bool[np.ndarray, "m"], whose: Int[np.ndarray, "m"]) -> Predict:
     """Gradient boosting of shallow trees."""
     if one_outcome(outcomes):
         return constant(outcomes)
@@ -74,12 +72,12 @@ SIMPLE: Mapping[str, Fit] = {
 BOOSTED: Mapping[str, Fit] = {"gradient boosting": boosting}
 
 
-def one_outcome(outcomes: Bool[NDArray[Any], "m"]) -> bool:
+def one_outcome(outcomes: Bool[np.ndarray, "m"]) -> bool:
     """Whether there is only one outcome."""
     return bool(outcomes.all() or not outcomes.any())
 
 
-def constant(outcomes: Bool[NDArray[Any], "m"]) -> Predict:
+def constant(outcomes: Bool[np.ndarray, "m"]) -> Predict:
     """Always that outcome."""
     return lambda query: np.full(len(query), float(outcomes[0]))
 
@@ -90,8 +88,8 @@ def imputer() -> SimpleImputer:
 
 
 def similar(
-    query: Traits, known: Traits, whose: Int[NDArray[Any], "m"]
-) -> tuple[Int[NDArray[Any], "a k"], Float[NDArray[Any], "a k"]]:
+    query: Traits, known: Traits, whose: Int[np.ndarray, "m"]
+) -> tuple[Int[np.ndarray, "a k"], Float[np.ndarray, "a k"]]:
     """The most similar moment of each of the most similar networks, the nearest first, and the distances to them.
 
     Distances are root mean squares over the traits. A network's known moments are adjacent.

@@ -62,36 +62,36 @@ class Moments:
     """
 
     names: tuple[str, ...]
-    traits: Float[NDArray[Any], "m q"]
-    network: Int[NDArray[Any], "m"]
-    place: Int[NDArray[Any], "m"]
-    known: Bool[NDArray[Any], "m"]
-    fitted: Bool[NDArray[Any], "m"]
-    rise: Float[NDArray[Any], "m"]
-    soon: Float[NDArray[Any], "m"]
-    gap: Float[NDArray[Any], "m"]
+    traits: Float[np.ndarray, "m q"]
+    network: Int[np.ndarray, "m"]
+    place: Int[np.ndarray, "m"]
+    known: Bool[np.ndarray, "m"]
+    fitted: Bool[np.ndarray, "m"]
+    rise: Float[np.ndarray, "m"]
+    soon: Float[np.ndarray, "m"]
+    gap: Float[np.ndarray, "m"]
 
     @property
-    def whole(self) -> Bool[NDArray[Any], "m"]:
+    def whole(self) -> Bool[np.ndarray, "m"]:
         """Whether every trait has a value."""
         return ~np.isnan(self.traits).any(1)
 
     @property
-    def rises(self) -> Bool[NDArray[Any], "m"]:
+    def rises(self) -> Bool[np.ndarray, "m"]:
         """Whether unseen accuracy rises by `RISE`."""
         return self.known & (self.rise >= RISE - ROUNDING)
 
     @property
-    def falls(self) -> Bool[NDArray[Any], "m"]:
+    def falls(self) -> Bool[np.ndarray, "m"]:
         """Whether it falls by as much."""
         return self.known & (self.rise <= ROUNDING - RISE)
 
     @property
-    def closed(self) -> Bool[NDArray[Any], "m"]:
+    def closed(self) -> Bool[np.ndarray, "m"]:
         """Whether the network has generalised."""
         return self.gap <= CLOSED + ROUNDING
 
-    def only(self, chosen: Bool[NDArray[Any], "m"] | slice) -> "Moments":
+    def only(self, chosen: Bool[np.ndarray, "m"] | slice) -> "Moments":
         """Some of the moments."""
         parts = (getattr(self, name)[chosen] for name in list(self.__dataclass_fields__)[1:])
         return Moments(self.names, *parts)

@@ -2,11 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
@@ -45,15 +43,15 @@ class HeldOutPredictions:
     """
 
     probability: Probabilities
-    low: Float[NDArray[Any], "m"]
-    high: Float[NDArray[Any], "m"]
-    answered: Bool[NDArray[Any], "m"]
-    inner: Float[NDArray[Any], "g m"]
+    low: Float[np.ndarray, "m"]
+    high: Float[np.ndarray, "m"]
+    answered: Bool[np.ndarray, "m"]
+    inner: Float[np.ndarray, "g m"]
     chosen: dict[int, str]
 
 
 def nested(
-    data: Moments, outcomes: Bool[NDArray[Any], "m"], group: Int[NDArray[Any], "m"], models: Mapping[str, Fit]
+    data: Moments, outcomes: Bool[np.ndarray, "m"], group: Int[np.ndarray, "m"], models: Mapping[str, Fit]
 ) -> HeldOutPredictions:
     """Leaves out each group, and from the rest each group again, to choose between the models and to calibrate."""
     count, groups = len(group), np.unique(group)
@@ -81,7 +79,7 @@ def nested(
 
 
 def chosen(
-    data: Moments, outcomes: Bool[NDArray[Any], "m"], group: Int[NDArray[Any], "m"], models: Mapping[str, Fit]
+    data: Moments, outcomes: Bool[np.ndarray, "m"], group: Int[np.ndarray, "m"], models: Mapping[str, Fit]
 ) -> tuple[str, dict[str, Probabilities], Predict]:
     """The first model whose log loss is nearly the lowest, what each predicts for groups left out, its calibration."""
     scores = {name: left_out(data, outcomes, group, fit) for name, fit in models.items()}
@@ -95,9 +93,7 @@ def chosen(
     return name, scores, calibrations[name]
 
 
-def left_out(
-    data: Moments, outcomes: Bool[NDArray[Any], "m"], group: Int[NDArray[Any], "m"], fit: Fit
-) -> Probabilities:
+def left_out(data: Moments, outcomes: Bool[np.ndarray, "m"], group: Int[np.ndarray, "m"], fit: Fit) -> Probabilities:
     """The prediction for each group by what was fitted to the others; one half for those in group -1."""
     predicted = np.full(len(group), 0.5)
     for each in np.unique(group[group >= 0]):
@@ -106,7 +102,7 @@ def left_out(
     return predicted
 
 
-def platt(predicted: Probabilities, outcomes: Bool[NDArray[Any], "m"]) -> Predict:
+def platt(predicted: Probabilities, outcomes: Bool[np.ndarray, "m"]) -> Predict:
     """Platt's calibration: logistic regression on the logarithm of the odds."""
     if one_outcome(outcomes):
         return constant(outcomes)
@@ -114,7 +110,7 @@ def platt(predicted: Probabilities, outcomes: Bool[NDArray[Any], "m"]) -> Predic
     return lambda query: fitted.predict_proba(odds(query))[:, 1]
 
 
-def odds(predicted: Probabilities) -> Float[NDArray[Any], "m 1"]:
+def odds(predicted: Probabilities) -> Float[np.ndarray, "m 1"]:
     """The logarithm of the odds."""
     kept = np.clip(predicted, 1e-6, 1 - 1e-6)
     return np.log(kept / (1 - kept))[:, None]
@@ -129,12 +125,12 @@ class Ranges:
         low, high: quantiles of the rises in each.
     """
 
-    edges: Float[NDArray[Any], "b"]
-    low: Float[NDArray[Any], "b1"]
-    high: Float[NDArray[Any], "b1"]
+    edges: Float[np.ndarray, "b"]
+    low: Float[np.ndarray, "b1"]
+    high: Float[np.ndarray, "b1"]
 
     @staticmethod
-    def of(predicted: Probabilities, rise: Float[NDArray[Any], "m"], outside: float = 0.1) -> "Ranges":
+    def of(predicted: Probabilities, rise: Float[np.ndarray, "m"], outside: float = 0.1) -> "Ranges":
         """From the rises that followed: conformal prediction in bins."""
         edges = np.quantile(predicted, np.arange(1, BINS) / BINS)
         bins = np.searchsorted(edges, predicted, side="right")
@@ -142,13 +138,13 @@ class Ranges:
         low, high = np.array(quantiles).T
         return Ranges(edges[np.unique(bins)[1:] - 1], low, high)
 
-    def at(self, predicted: Probabilities) -> tuple[Float[NDArray[Any], "m"], Float[NDArray[Any], "m"]]:
+    def at(self, predicted: Probabilities) -> tuple[Float[np.ndarray, "m"], Float[np.ndarray, "m"]]:
         """The range for each probability."""
         bins = np.searchsorted(self.edges, predicted, side="right")
         return self.low[bins], self.high[bins]
 
 
-def near(data: Moments, group: Int[NDArray[Any], "m"], query: Bool[NDArray[Any], "m"]) -> Bool[NDArray[Any], "m"]:
+def near(data: Moments, group: Int[np.ndarray, "m"], query: Bool[np.ndarray, "m"]) -> Bool[np.ndarray, "m"]:
     """Whether moments are no further from the known ones than most of these are from those of other groups."""
     learnt = group >= 0
     scaled = standard(data.traits[learnt])(data.traits)
@@ -156,7 +152,7 @@ def near(data: Moments, group: Int[NDArray[Any], "m"], query: Bool[NDArray[Any],
     return (off <= limit(data, group)) & data.whole[query]
 
 
-def limit(data: Moments, group: Int[NDArray[Any], "m"]) -> float:
+def limit(data: Moments, group: Int[np.ndarray, "m"]) -> float:
     """The distance to other groups' most similar networks below which most moments of each group are."""
     learnt = group >= 0
     scaled = standard(data.traits[learnt])(data.traits)

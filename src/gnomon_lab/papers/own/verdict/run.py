@@ -93,14 +93,14 @@ class JudgedCorpus:
     family: NDArray[Any]
     draws: Mapping[str, NDArray[Any]]
 
-    def group(self, grouping: str) -> Int[NDArray[Any], "m"]:
+    def group(self, grouping: str) -> Int[np.ndarray, "m"]:
         """What is left out together, by moment."""
         if grouping == "networks":
             return np.array([network.seed % FOLDS for network in self.networks])[self.data.network]
         kinds = [str(name) if grouping == "families" else KINDS.get(name, name) for name in self.family]
         return np.unique(kinds, return_inverse=True)[1][self.data.network]
 
-    def predicted(self, name: str, grouping: str, outcomes: Bool[NDArray[Any], "m"]) -> HeldOutPredictions:
+    def predicted(self, name: str, grouping: str, outcomes: Bool[np.ndarray, "m"]) -> HeldOutPredictions:
         """The predictions from one set of quantities."""
         quantities, models = SETS[name]
         data = self.data.of(quantities) if quantities else self.everything

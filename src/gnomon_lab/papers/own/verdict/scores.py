@@ -33,10 +33,10 @@ class Scored:
     def __init__(
         self,
         data: Moments,
-        outcomes: Bool[NDArray[Any], "m"],
+        outcomes: Bool[np.ndarray, "m"],
         family: NDArray[Any],
         draws: Draws,
-        scored: Bool[NDArray[Any], "m"],
+        scored: Bool[np.ndarray, "m"],
     ) -> None:
         self.rows = np.flatnonzero(data.known & scored)
         self.outcomes, self.rise = outcomes[self.rows], data.rise[self.rows]
@@ -47,7 +47,7 @@ class Scored:
             self.within[family == name] = np.arange(drawn.shape[1])
         self.weights = joined(draws, family)[:, self.network]
 
-    def auroc(self, predicted: Probabilities, only: Bool[NDArray[Any], "m"] | None = None) -> Score:
+    def auroc(self, predicted: Probabilities, only: Bool[np.ndarray, "m"] | None = None) -> Score:
         """The mean over families of the chance that a moment before a rise has a higher score than another."""
         kept = np.ones(len(self.rows), dtype=bool) if only is None else only[self.rows]
         found = []
@@ -66,7 +66,7 @@ class Scored:
             found[name] = None if np.isnan(area) else area
         return found
 
-    def _predictions(self, predicted: Probabilities, chosen: Bool[NDArray[Any], "k"]) -> Predictions:
+    def _predictions(self, predicted: Probabilities, chosen: Bool[np.ndarray, "k"]) -> Predictions:
         return Predictions(self.within[self.network[chosen]], predicted[self.rows][chosen], self.outcomes[chosen])
 
     def brier(self, predicted: Probabilities) -> Score:
@@ -91,7 +91,7 @@ class Scored:
         drawn = np.abs(self.weights @ sums.T).sum(1) / self.weights.sum(1)
         return float(np.abs(sums.sum(1)).sum() / len(self.rows)), drawn
 
-    def average(self, values: Float[NDArray[Any], "k"]) -> Score:
+    def average(self, values: Float[np.ndarray, "k"]) -> Score:
         """The average over the moments."""
         return float(values.mean()), self.weights @ values / self.weights.sum(1)
 
@@ -127,7 +127,7 @@ def beyond(
     return found
 
 
-def joined(draws: Draws, family: NDArray[Any]) -> Float[NDArray[Any], "b n"]:
+def joined(draws: Draws, family: NDArray[Any]) -> Float[np.ndarray, "b n"]:
     """How often each network is drawn in each resample, in the networks' own order."""
     together = np.empty((len(next(iter(draws.values()))), len(family)))
     for name, drawn in draws.items():
@@ -135,6 +135,6 @@ def joined(draws: Draws, family: NDArray[Any]) -> Float[NDArray[Any], "b n"]:
     return together
 
 
-def of_networks(values: Float[NDArray[Any], "n"], drawn: Float[NDArray[Any], "b n"]) -> Score:
+def of_networks(values: Float[np.ndarray, "n"], drawn: Float[np.ndarray, "b n"]) -> Score:
     """The mean over networks."""
     return float(values.mean()), drawn @ values / drawn.sum(1)

@@ -18,9 +18,7 @@ DIGITS = 4
 Json = dict[str, Any]
 
 
-def shipped(
-    quantities: Sequence[str], networks: Sequence[Watched], data: Moments, group: Int[NDArray[Any], "m"]
-) -> Json:
+def shipped(quantities: Sequence[str], networks: Sequence[Watched], data: Moments, group: Int[np.ndarray, "m"]) -> Json:
     """All that `gnomon.verdict` needs, each thing learnt as in the judgement, with nothing left out."""
     data, group = data.only(data.whole), group[data.whole]
     known = data.only(data.known)

@@ -76,7 +76,7 @@ def improbable(data: Moments, predicted: Probabilities, networks: int, threshold
 
 
 def threshold(
-    data: Moments, predicted: Probabilities, networks: Sequence[Watched], counted: Int[NDArray[Any], "k"]
+    data: Moments, predicted: Probabilities, networks: Sequence[Watched], counted: Int[np.ndarray, "k"]
 ) -> float:
     """The highest threshold with few enough false stops of these networks; 0 if there is none."""
     those, allowed = [networks[which] for which in counted], 0.0
@@ -112,7 +112,7 @@ def flat(names: Sequence[str], networks: Sequence[Watched]) -> Places:
 
 def denser(
     network: Watched, place: int, columns: Sequence[int]
-) -> tuple[Float[NDArray[Any], "t"], Float[NDArray[Any], "q t"]]:
+) -> tuple[Float[np.ndarray, "t"], Float[np.ndarray, "q t"]]:
     """Numbers up to a reading, interpolated linearly over the logarithm of the steps."""
     times = np.log2(network.steps[: place + 1].astype(float))
     count = round((times[-1] - times[0]) * BETWEEN) + 1

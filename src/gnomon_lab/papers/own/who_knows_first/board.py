@@ -26,7 +26,7 @@ Networks = Mapping[str, Sequence[Watched]]
 """By family."""
 Scored = Mapping[str, Sequence[Scores]]
 """By family the scores of each network, which are meant to be high where it will generalise."""
-Draws = Mapping[str, Float[NDArray[Any], "b m"]]
+Draws = Mapping[str, Float[np.ndarray, "b m"]]
 """By family how often each of its networks is drawn, in each resample."""
 
 
@@ -48,8 +48,8 @@ class ByFamily:
         nothing: 0.5 for an AUROC, 0 for a correlation.
     """
 
-    values: Float[NDArray[Any], "f"]
-    drawn: Float[NDArray[Any], "b f"]
+    values: Float[np.ndarray, "f"]
+    drawn: Float[np.ndarray, "b f"]
     nothing: float
 
     def left_out(self) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -18,7 +18,7 @@ ROUNDING = 1e-12
 """A spread below this share is that of equal numbers."""
 AHEAD = DOUBLING * (HORIZON.bit_length() - 1)
 """Readings until there are four times as many steps."""
-Scores = Float[NDArray[Any], "m"]
+Scores = Float[np.ndarray, "m"]
 
 
 def will_generalise(network: Watched, place: int) -> bool:
@@ -36,9 +36,9 @@ class Predictions:
         outcomes: whether each will generalise from there on.
     """
 
-    places: Int[NDArray[Any], "m"]
+    places: Int[np.ndarray, "m"]
     scores: Scores
-    outcomes: Bool[NDArray[Any], "m"]
+    outcomes: Bool[np.ndarray, "m"]
 
     @property
     def usable(self) -> bool:

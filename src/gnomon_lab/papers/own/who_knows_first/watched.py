@@ -39,12 +39,12 @@ class Watched:
 
     family: str
     seed: int
-    steps: Int[NDArray[Any], "m"]
-    unseen: Float[NDArray[Any], "m"]
+    steps: Int[np.ndarray, "m"]
+    unseen: Float[np.ndarray, "m"]
     fits: int | None
     diverged: bool
-    levels: Float[NDArray[Any], "m q"]
-    changes: Float[NDArray[Any], "m q"]
+    levels: Float[np.ndarray, "m q"]
+    changes: Float[np.ndarray, "m q"]
 
 
 def read_corpus(path: Path) -> tuple[list[str], list[Watched]]:
