@@ -128,7 +128,7 @@ def test_a_reading_of_a_diverged_network_says_which_and_when(tmp_path):
         grok_digits.EXPERIMENT.finish(config, open_run(tmp_path, "grok-digits", config, 0), lambda *_: None)
 
 
-def test_a_run_takes_subnormal_numbers_for_zero_and_nothing_after_it(tmp_path):
+def test_a_run_takes_subnormal_numbers_for_zero_and_float32_whole_and_nothing_after_it(tmp_path):
     """The products are matrix products', as in training: a library of their own computes them."""
 
     def smallest():
@@ -138,12 +138,13 @@ def test_a_run_takes_subnormal_numbers_for_zero_and_nothing_after_it(tmp_path):
     seen = []
     experiment = replace(
         grok_digits.EXPERIMENT,
-        run=lambda *_: seen.append(smallest()),
+        run=lambda *_: seen.append((smallest(), torch.backends.cudnn.allow_tf32)),
         table=lambda _: (("",), []),
         summary=lambda _: "",
     )
     experiment.finish(config, open_run(tmp_path, "grok-digits", config, 0), lambda *_: None)
-    assert seen == [0]
+    assert seen == [(0, False)]
+    assert torch.backends.cudnn.allow_tf32
     assert 6e-39 < smallest() < 7e-39
 
 

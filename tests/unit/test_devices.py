@@ -82,8 +82,12 @@ def both(compute, *given):
         return here, [part.detach().cpu() for part in there]
 
 
+FREE = {"ClusteredFlow"} if REAL else set()
+"""What holds singular vectors, whose signs are another library's choice."""
+
+
 @pytest.mark.once
-@pytest.mark.parametrize("name", sorted(set(EVERY) - MADE))
+@pytest.mark.parametrize("name", sorted(set(EVERY) - MADE - FREE))
 def test_everything_is_computed_where_its_arguments_are(name):
     function, arguments = EVERY[name]
     here, there = both(
@@ -116,7 +120,7 @@ class Averaged(nn.Module):
 
     def __init__(self, outputs):
         super().__init__()
-        self.body = nn.Sequential(nn.Conv2d(2, 4, 3), nn.GELU(), nn.Flatten(2), nn.LayerNorm(9))
+        self.body = nn.Sequential(nn.Conv2d(2, 4, 3), nn.Flatten(2), nn.LayerNorm(9), nn.GELU())
         self.one, self.other = nn.Linear(4, outputs), nn.Linear(4, outputs)
 
     def forward(self, x):
@@ -374,7 +378,7 @@ def test_the_stand_in_refuses_what_an_accelerator_refuses():
             lambda: torch.randn(2, device=DEVICE, generator=torch.Generator()),
         ):
             with pytest.raises(
-                RuntimeError, match=r"expected all tensors to be on the same device|expected a generator"
+                RuntimeError, match=r"(?i)expected all tensors to be on the same device|expected a .*generator"
             ):
                 call()
         with pytest.raises(RuntimeError):

@@ -1,5 +1,6 @@
 """What only an extra brings: gnomon measures, steers and solves without it, and says what is missing."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from gnomon._extras import missing, require
 from gnomon.errors import MissingExtraError
 
 PROGRAM = Path(__file__).parents[1] / "empty_environment.py"
+SOURCES = Path(__file__).parents[2] / "src"
 
 
 @pytest.mark.once
@@ -37,3 +39,11 @@ def test_a_command_names_the_first_package_that_it_lacks():
     require("gnomon", ("math", "torch"), "lab")
     with pytest.raises(MissingExtraError, match=r"^gnomon needs no_such: pip install '.\[lab\]' in the folder"):
         require("gnomon", ("torch", "no_such", "none_either"), "lab")
+
+
+@pytest.mark.once
+def test_arrays_in_shapes_are_classes():
+    """From NumPy 2.5 on `NDArray` is a type alias, which jaxtyping takes for no class: gnomon could not be imported."""
+    shapes = re.compile(r"\b(Float|Int|Bool|Shaped|Num|Real)\[(npt\.)?NDArray")
+    assert [path for path in SOURCES.rglob("*.py") if shapes.search(path.read_text("utf-8"))] == []
+    assert shapes.search('Float[NDArray[Any], "q"]')
