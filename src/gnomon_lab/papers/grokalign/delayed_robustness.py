@@ -84,7 +84,7 @@ PAPER = Config(1024, 1024, (32, 64, 128), 1e-3, 1e-3, steps=36_000, attacks=ATTA
 OTHERS = tuple(
     replace(PAPER, attacks=attacks, device=device) for attacks in (ATTACKS, ATTACKS[:1]) for device in ("cpu", "cuda")
 )
-"""With a single attack, whose robust accuracies are upper bounds, a GPU attacks for a minute in all instead of an hour or more."""
+"""With one attack, whose robust accuracies are upper bounds, a GPU attacks for a minute in all, not for an hour."""
 
 
 class Normalise(nn.Module):
