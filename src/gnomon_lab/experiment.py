@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
-from gnomon_lab.arithmetic import subnormals_as_zero, whole_float32
+from gnomon_lab.arithmetic import subnormals_as_zero, convolutions_in_float32
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,7 +101,7 @@ class Experiment(Generic[ConfigT]):
                 return
             found.begin()
             torch.set_num_threads(config.threads)
-            with run.locating(), subnormals_as_zero(), whole_float32():
+            with run.locating(), subnormals_as_zero(), convolutions_in_float32():
                 self.run(config, run)
             records = run.records()
             columns, rows = self.table(records)

@@ -128,14 +128,14 @@ def test_a_reading_of_a_diverged_network_says_which_and_when(tmp_path):
         grok_digits.EXPERIMENT.finish(config, open_run(tmp_path, "grok-digits", config, 0), lambda *_: None)
 
 
-def test_a_run_takes_subnormal_numbers_for_zero_and_float32_whole_and_nothing_after_it(tmp_path):
+def test_a_run_rounds_subnormal_numbers_to_zero_and_turns_tf32_off_and_restores_both(tmp_path):
     """The products are matrix products', as in training: a library of their own computes them."""
 
     def smallest():
         return (torch.full((64, 64), 1e-30) @ torch.full((64, 64), 1e-10)).max().item()
 
     config = Config(steps=1, width=8, train=20)
-    seen = []
+    seen, allowed = [], torch.backends.cudnn.allow_tf32
     experiment = replace(
         grok_digits.EXPERIMENT,
         run=lambda *_: seen.append((smallest(), torch.backends.cudnn.allow_tf32)),
@@ -144,7 +144,7 @@ def test_a_run_takes_subnormal_numbers_for_zero_and_float32_whole_and_nothing_af
     )
     experiment.finish(config, open_run(tmp_path, "grok-digits", config, 0), lambda *_: None)
     assert seen == [(0, False)]
-    assert torch.backends.cudnn.allow_tf32
+    assert torch.backends.cudnn.allow_tf32 == allowed
     assert 6e-39 < smallest() < 7e-39
 
 

@@ -447,10 +447,11 @@ def test_networks_are_measured_in_eval_mode(folder, measured):
 def test_convolutions_are_measured_in_float32_where_the_dtype_is(folder, measured):
     """A GPU would round their factors to ten bits."""
     save_file(network().state_dict(), "telling.safetensors")
+    allowed = torch.backends.cudnn.allow_tf32
     _, said = measured("telling.safetensors", "nets:telling", "some.npz", "--quantities", "jacobian_norm")
     assert "TF32: False" in said
     assert "TF32: True" not in said
-    assert torch.backends.cudnn.allow_tf32
+    assert torch.backends.cudnn.allow_tf32 == allowed
 
 
 def test_table_of_features(folder, measured, complaint):

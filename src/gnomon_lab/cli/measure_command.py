@@ -121,14 +121,14 @@ def main(arguments: Sequence[str]) -> int:
         raise RangeError("--rtol", "0 or above", options.rtol, "Pass one such as 0.05.")
     if options.passes is not None and options.passes < 16:
         raise RangeError("--passes", "at least 16", options.passes, "Allow more.")
-    from gnomon_lab.arithmetic import whole_float32
+    from gnomon_lab.arithmetic import convolutions_in_float32
     from gnomon_lab.cli.measure_several import several
     from gnomon_lab.cli.terminal import Terminal
     from gnomon_lab.measuring import checkpoints_at
 
     beside = Terminal(stderr=True)
     paths = checkpoints_at(options.checkpoint)
-    with whole_float32():
+    with convolutions_in_float32():
         if len(paths) > 1 or options.history is not None or options.steps is not None:
             return several(options, paths, beside)
         return one(options, paths[0], beside)
