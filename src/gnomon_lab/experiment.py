@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
-from gnomon_lab.arithmetic import subnormals_as_zero, convolutions_in_float32
+from gnomon_lab.arithmetic import convolutions_in_float32, subnormals_as_zero
 
 if TYPE_CHECKING:
     from pathlib import Path

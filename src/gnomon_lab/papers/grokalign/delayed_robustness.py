@@ -84,7 +84,7 @@ PAPER = Config(1024, 1024, (32, 64, 128), 1e-3, 1e-3, steps=36_000, attacks=ATTA
 OTHERS = tuple(
     replace(PAPER, attacks=attacks, device=device) for attacks in (ATTACKS, ATTACKS[:1]) for device in ("cpu", "cuda")
 )
-"""With one attack, whose robust accuracies are upper bounds, a GPU attacks for a minute in all, not for an hour."""
+"""With one attack robust accuracies are upper bounds, and a GPU attacks for half a minute, not an hour or more."""
 
 
 class Normalise(nn.Module):

@@ -89,7 +89,7 @@ OTHERS = tuple(
     for embeddings in (EMBEDDINGS, *((name,) for name in EMBEDDINGS))
     for device in ("cpu", "cuda")
 )
-"""Its halves, which share nothing; and all on a GPU."""
+"""PAPER's halves, which share nothing; and PAPER and both halves on a GPU."""
 
 
 def run(config: Config, run: Run) -> None:
