@@ -354,7 +354,7 @@ def test_what_is_on_two_devices_is_named():
             migration(regions, moved(regions), x[:, :2])
 
 
-@pytest.mark.skipif(REAL, reason="of a real device nobody sees when it is waited for")
+@pytest.mark.skipif(REAL, reason="only the stand-in notes where the processor waits for it")
 def test_waits_for_a_value_are_noted():
     with standin():
         norms = jacobian_norm(torch.ones(3, 2, 4).to(DEVICE))
