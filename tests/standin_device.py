@@ -70,6 +70,10 @@ class There(Tensor):
         """Numbers are the processor's."""
         return self.detach().cpu().tolist()
 
+    def __format__(self, shown: str) -> str:
+        """Numbers are written as the processor's."""
+        return format(self.detach().cpu(), shown)
+
     def untyped_storage(self) -> torch.UntypedStorage:
         """To see what memory is shared."""
         return self.here.untyped_storage()
