@@ -98,6 +98,8 @@ def test_where_weight_decay_alone_never_arrives_all_its_steps_count():
     assert best(seeds) == (FAST, [(12.0, 6.0), (20.0, 10.0), (12.0, 24.0)])
     measured = "10.0 x (6.0 to 24.0 over 3 seeds), λ = 0.1, k = 16, 0.25 of a batch; at least, in 1 of 3 seeds, in "
     assert claims(seeds)[0].measured == measured + "which weight decay alone never arrived"
+    shown = [row[4] for row in table_over_seeds(seeds)[1]]
+    assert shown == ["1.00\u00a0x", "at least 1.00\u00a0x (1.00 to 1.67)", "at least 10.00\u00a0x (6.00 to 24.00)"]
     (scatter,) = figures_over_seeds(seeds)
     assert scatter.caption.endswith("over 3 seeds; at least, as weight decay alone never arrived in 1.")
     assert "at least" not in claims([made_up()])[0].measured

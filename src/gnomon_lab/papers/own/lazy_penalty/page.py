@@ -52,13 +52,14 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
 def table_over_seeds(seeds: Sequence[Sequence[Record]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Every setting: how soon it reached the goal, and what it knew at the end; medians over seeds and their range."""
     columns = ("", "steps", "seconds", "fewer steps", "less time", "a step costs", "unseen, at the end")
-    bound = "at least " if without_arrival(seeds) else ""
     rows: list[tuple[str, ...]] = []
     for arm in by_arm(seeds[0]):
         ends = [last(records, arm) for records in seeds]
-        reached = [end["arrived"] for end in ends if end["arrived"] is not None]
-        gained = [ratios for records in seeds if (ratios := times(records, arm)) is not None]
+        arrived = [records for records, end in zip(seeds, ends, strict=True) if end["arrived"] is not None]
+        reached = [last(records, arm)["arrived"] for records in arrived]
+        gained = [ratios for records in arrived if (ratios := times(records, arm)) is not None]
         steps, seconds = ([at[unit] for at in reached] for unit in (0, 1))
+        bound = "at least " if without_arrival(arrived) else ""
         factors = [median_and_range([ratios[unit] for ratios in gained], ".2f", TIMES) for unit in (0, 1)]
         took = median_and_range(steps, ",.0f") or "never"
         if 0 < len(reached) < len(seeds):
