@@ -44,7 +44,7 @@ def peak() -> float:
 
 
 def forget() -> None:
-    """Begins anew what `peak` tells."""
+    """Begins again what `peak` tells."""
     Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
 
 

@@ -4,6 +4,8 @@ import os
 import stat
 from pathlib import Path
 
+from gnomon.errors import DataError
+
 
 def append_line(path: Path, line: bytes) -> None:
     """Appends a line and hands it to the operating system at once, so that a killed process loses none.
@@ -24,3 +26,10 @@ def append_line(path: Path, line: bytes) -> None:
         finally:
             if len(left) < len(whole) and left and stat.S_ISREG(before.st_mode):
                 file.truncate(before.st_size)
+
+
+def not_written(argument: str, error: OSError, kept: str) -> DataError:
+    """The error for a line that `append_line` could not write; `kept` says what is left."""
+    if isinstance(error, FileNotFoundError):
+        return DataError(argument, "a file in a folder that exists", error, "Create the folder, or put it back.")
+    return DataError(argument, "a file with room for a line", error, f"Make room; {kept}.")

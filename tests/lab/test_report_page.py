@@ -325,7 +325,7 @@ LET_GO_WHILE_A_FRAME_IS_DRAWN = """plot => {
 
 @pytest.mark.browser
 def test_a_slider_let_go_while_a_frame_is_drawn_still_follows(opened):
-    """plotly 6 forgets that the mouse is up when the layout is made anew between the press and the release."""
+    """plotly 6 forgets that the mouse is up when the layout is made again between the press and the release."""
     page = opened(example())
     images = page.locator("figure").nth(1)
     plot = images.locator(".plot")

@@ -348,7 +348,7 @@ def test_a_folder_that_was_begun_anew_is_not_written_to_by_the_run_before(tmp_pa
 
 
 def test_a_lock_on_a_folder_that_is_gone_is_taken_again(tmp_path, monkeypatch):
-    """Between opening the lock's file and locking it, the folder was deleted and begun anew."""
+    """Between opening the lock's file and locking it, the folder was deleted and begun again."""
     folder, taken = tmp_path / "run", []
     folder.mkdir()
 

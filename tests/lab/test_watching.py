@@ -310,7 +310,7 @@ def test_the_page_is_told_what_changed_alone(tmp_path):
     assert then["runs"][1]["values"]["v"][-1] == 1e-12
     assert "values" not in json.loads(answer(watched, then["version"]))["runs"][1]
     later = Watched(tmp_path)
-    assert "values" in json.loads(answer(later, then["version"]))["runs"][0], "one that watches anew tells all"
+    assert "values" in json.loads(answer(later, then["version"]))["runs"][0], "one that watches again tells all"
 
 
 def test_the_answer_stays_small_where_there_are_many_curves(tmp_path, monkeypatch):

@@ -75,5 +75,5 @@ def test_jsonlines_on_a_full_disk_are_whole_lines_and_a_sentence(tmp_path):
 
 
 def test_jsonlines_into_no_folder_is_a_sentence(tmp_path):
-    with pytest.raises(DataError, match=r"expected a file with room for a line, got .*No such file or directory"):
+    with pytest.raises(DataError, match=r"expected a file in a folder that exists, got .*none/rec.*Create the folder"):
         jsonlines_sink(tmp_path / "none" / "records.jsonl")(Reading(0, {}, {}))

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-from gnomon._lines import append_line
+from gnomon._lines import append_line, not_written
 from gnomon.errors import DataError, public, within
 from gnomon.probe import Reading
 
@@ -44,11 +44,6 @@ def jsonlines_sink(path: str | Path) -> Callable[[Reading], None]:
         try:
             append_line(file, json.dumps(record, separators=(",", ":")).encode())
         except OSError as error:
-            raise DataError(
-                "path",
-                "a file with room for a line",
-                error,
-                "Make room; the lines before are whole.",
-            ) from error
+            raise not_written("path", error, "the lines before are whole") from error
 
     return sink

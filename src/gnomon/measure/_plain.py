@@ -38,7 +38,7 @@ def require_idle_hooks(model: nn.Sequential, first: nn.Linear) -> None:
     """
     if any(map(_hooked, model.modules())):
         x = torch.randn(PROBED, first.in_features, generator=torch.Generator().manual_seed(0))
-        # A weight that a hook makes may be on another device than its parameters, until it is made anew.
+        # A weight that a hook makes may be on another device than its parameters, until it is made again.
         x = x.to(next(first.parameters(), first.weight))
         with _at_rest(model):
             _without_hooks(model, x, "")

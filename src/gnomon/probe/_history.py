@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon._extras import extra
-from gnomon._lines import append_line
+from gnomon._lines import append_line, not_written
 from gnomon.errors import DataError, RangeError, public, within
 from gnomon.history import Verdict, corpus, verdict
 from gnomon.probe._about import About
@@ -98,9 +98,7 @@ class History:
             try:
                 append_line(self.path, line_of(row))
             except OSError as error:
-                raise DataError(
-                    "path", "a file with room for a line", error, "Make room; what was read before stays."
-                ) from error
+                raise not_written("path", error, "what was read before stays") from error
         self._extend([row])
         self._docstrings |= reading.docstrings
 

@@ -204,7 +204,7 @@ def check_again(data: object) -> None:
     if isinstance(data, DataLoader | list | tuple):
         return
     begun = iter(data)
-    # A loader that keeps its workers keeps their iterator, which begins anew.
+    # A loader that keeps its workers keeps their iterator, which begins again.
     if begun is iter(data) and not isinstance(begun, _BaseDataLoaderIter):
         raise RangeError(
             "data",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gnomon._lines import append_line
+from gnomon._lines import append_line, not_written
 from gnomon.errors import DataError
 from gnomon_lab.measuring.filling import listed
 
@@ -62,9 +62,7 @@ class Kept:
             try:
                 append_line(self.path, json.dumps(record, allow_nan=False, separators=(",", ":")).encode())
             except OSError as cause:
-                raise DataError(
-                    "--history", "a file with room for a line", cause, "Make room; what was measured before stays."
-                ) from cause
+                raise not_written("--history", cause, "what was measured before stays") from cause
         self._take(record)
 
     def _take(self, record: Record) -> None:

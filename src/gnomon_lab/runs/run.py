@@ -110,7 +110,7 @@ class Run:
                     "Wait for it, or stop it.",
                     where="run",
                 ) from error
-            if is_at(file, self._lock_path):  # not, if the folder was deleted and begun anew meanwhile
+            if is_at(file, self._lock_path):  # not, if the folder was deleted and begun again meanwhile
                 return file
             os.close(file)
 
@@ -130,7 +130,7 @@ class Run:
             raise
 
     def require_own(self) -> None:
-        """Raises CheckpointError if the locked folder was deleted, and perhaps begun anew by another process."""
+        """Raises CheckpointError if the locked folder was deleted, and perhaps begun again by another process."""
         if self._lock is not None and not is_at(self._lock, self._lock_path):
             raise CheckpointError(
                 self.folder,
