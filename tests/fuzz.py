@@ -59,6 +59,7 @@ sampled(gnomon.aligned_jacobian)(
     lambda s: {"x": s.normal("n", "d"), "labels": s.labels(), "classes": s.sizes.k, "norm": 2.0}
 )
 sampled(gnomon.circulant_deviation)(lambda s: {"matrix": s.square()})
+sampled(gnomon.cka)(lambda s: {"kernel": s.square(), "other": s.square()})
 sampled(gnomon.compare)(lambda s: {"first": gnomon.History(), "second": gnomon.History()})
 sampled(gnomon.feature_learning_interval)(
     lambda s: {"steps": torch.arange(s.sizes.n), "values": s.normal("n", "p"), "tolerance": 0.1}

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import gnomon
 from gnomon import Probe, Reading, log_spaced
 from gnomon.data import Samples, digits, modular_addition, standardise
-from gnomon.linalg import cka, cosine, unit
+from gnomon.linalg import cosine, unit
 from gnomon.models import mlp
 from gnomon.regions import Plane, boundary_distance, local_complexity, migration, plane_through, slice_regions
 
@@ -133,7 +133,7 @@ def of_grok_digits(start: Run) -> Quantities:
         "jacobian_alignment": gnomon.jacobian_alignment,
         "row_alignment": lambda jacobian, x, labels: gnomon.row_alignment(jacobian, x)[range(len(x)), labels],
         "singular_values": gnomon.singular_values,
-        "ntk": lambda model: cka(gnomon.ntk(model, some), kernel),
+        "ntk": lambda model: gnomon.cka(gnomon.ntk(model, some), kernel),
         "kernel": lambda model: gnomon.ntk(model, some),
         "ntk_to_point": lambda model, x: of_its_class(gnomon.ntk_to_point(model, x, x[0])),
         "centroid_rate": lambda model, x, labels: gnomon.centroid_rate(model, some, x, labels, squared_error).abs(),

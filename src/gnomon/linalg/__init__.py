@@ -1,8 +1,9 @@
 """Tensors only: directions, spectra and covariances."""
 
 from gnomon.linalg._circulant_deviation import circulant_deviation
+from gnomon.linalg._cka import cka
 from gnomon.linalg._covariance import Covariance, Dense, Factored, covariance, covariance_of, smaller
-from gnomon.linalg._directions import cka, cosine, length, root, scaled, unit
+from gnomon.linalg._directions import cosine, length, norm, root, scaled, unit
 from gnomon.linalg._estimate import Estimate, joined
 from gnomon.linalg._fourier_losses import FourierLosses, fourier_losses
 from gnomon.linalg._fourier_norms import fourier_norms
@@ -46,6 +47,7 @@ __all__ = [
     "krylov",
     "lanczos",
     "length",
+    "norm",
     "polar_decomposition",
     "psd_root",
     "root",

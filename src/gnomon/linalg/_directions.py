@@ -4,6 +4,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+_BLOCK = 4096
+"""Entries whose squares are added up one after another."""
+
 
 def scaled(x: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
     """The tensor over its largest entry in absolute value, so that squares neither overflow nor underflow; 0 stays."""
@@ -17,6 +20,22 @@ def root(square: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
     return torch.where(positive, torch.where(positive, square, 1).sqrt(), 0)
 
 
+def norm(v: Float[Tensor, "*n d"], *, dtype: torch.dtype | None = None) -> Float[Tensor, "*n"]:
+    """The root of the sum of squares of the last axis, right to rounding however long the axis is.
+
+    On a CPU `torch.linalg.vector_norm` adds up float32 squares one after another, and is 2e-4 off for ten million of
+    them, 6e-3 for a hundred million. The norm of the norms of blocks is as fast, and right to 1e-7. The sums and the
+    result have `dtype`.
+    """
+    blocks = v.shape[-1] // _BLOCK
+    if blocks < 2:
+        return torch.linalg.vector_norm(v, dim=-1, dtype=dtype)
+    whole, rest = v[..., : blocks * _BLOCK], v[..., blocks * _BLOCK :]
+    rows = whole.reshape(*v.shape[:-1], blocks, _BLOCK), rest.unsqueeze(-2)
+    parts = [torch.linalg.vector_norm(row, dim=-1, dtype=dtype) for row in rows]
+    return norm(torch.cat(parts, -1))
+
+
 def unit(v: Float[Tensor, "*n d"]) -> Float[Tensor, "*n d"]:
     """Each vector of the last axis divided by its length; a zero vector stays zero, with gradient zero.
 
@@ -25,7 +44,7 @@ def unit(v: Float[Tensor, "*n d"]) -> Float[Tensor, "*n d"]:
     """
     largest = v.detach().abs().amax(-1, keepdim=True)
     v = v / torch.where(largest > 0, largest, 1)
-    length = torch.linalg.vector_norm(v, dim=-1, keepdim=True)
+    length = norm(v).unsqueeze(-1)
     # Over infinity, both the zero vector and its gradient are zero.
     return v / torch.where(largest > 0, length, torch.inf)
 
@@ -35,32 +54,16 @@ def length(v: Float[Tensor, "*n d"]) -> Float[Tensor, "*n"]:
 
     Where squares overflow, or are so small that they lose digits, the largest entry is divided out first.
     """
-    lengths = torch.linalg.vector_norm(v, dim=-1)
+    lengths = norm(v)
     limits = torch.finfo(v.dtype)
     plain = lengths.detach()
     if (plain.isfinite() & (plain > (limits.tiny / limits.eps) ** 0.5)).all():
         return lengths
     largest = v.detach().abs().amax(-1, keepdim=True)
     largest = torch.where(largest > 0, largest, 1)
-    return torch.linalg.vector_norm(v / largest, dim=-1) * largest.squeeze(-1)
+    return norm(v / largest) * largest.squeeze(-1)
 
 
 def cosine(a: Float[Tensor, "*#n d"], b: Float[Tensor, "*#n d"]) -> Float[Tensor, "*n"]:
     """The cosine of the angle between the vectors of the last axis, in [-1, 1] up to rounding; 0 for a zero vector."""
     return (unit(a) * unit(b)).sum(-1)
-
-
-def cka(kernel: Float[Tensor, "n n"], other: Float[Tensor, "n n"]) -> Float[Tensor, ""]:
-    """The centred kernel alignment of two Gram matrices over the same samples, in [0, 1] up to rounding.
-
-    The cosine of the two, each centred over its rows and columns (Kornblith, Norouzi, Lee, Hinton, arXiv:1905.00414);
-    0 where all entries of one are equal. Not centred, any two kernels are alike where each is mostly its mean.
-    """
-    return cosine(_centred(kernel).flatten(), _centred(other).flatten())
-
-
-def _centred(kernel: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
-    """Minus the means of rows and columns; scaled beforehand, so that equal entries become exactly zero."""
-    kernel = scaled(kernel)
-    kernel = kernel - kernel.mean(0)
-    return kernel - kernel.mean(1, keepdim=True)

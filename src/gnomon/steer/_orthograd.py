@@ -4,11 +4,10 @@ from collections.abc import Iterable
 
 import torch
 from torch import Tensor
-from torch.linalg import vector_norm
 
 from gnomon._precision import single
 from gnomon.errors import public
-from gnomon.linalg import unit
+from gnomon.linalg import norm, unit
 from gnomon.steer._changed_gradients import ChangedGradients
 from gnomon.steer._parameters import require_real
 
@@ -62,7 +61,7 @@ class OrthoGrad(ChangedGradients):
         # Unit vectors, since small squares underflow; with weights at zero, nothing of the gradient lies along them.
         slope, along = unit(exact), unit(weight)
         rest = slope - (along * slope).sum() * along
-        norm, left = (slope * exact).sum(), vector_norm(rest)
+        size, left = (slope * exact).sum(), norm(rest)
         # Below this there is nothing left but rounding errors: of these sums, and of the gradient itself.
         rounding = max(16 * torch.finfo(exact.dtype).eps, torch.finfo(gradient.dtype).eps)
-        gradient.copy_((rest * torch.where(left > rounding, norm / left, 0)).view_as(gradient))
+        gradient.copy_((rest * torch.where(left > rounding, size / left, 0)).view_as(gradient))

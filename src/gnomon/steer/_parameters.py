@@ -9,6 +9,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._precision import single
 from gnomon.errors import ArgumentTypeError, CheckpointError, EmptyError, RangeError
+from gnomon.linalg import norm
 
 
 def named(parameters: Iterable[Tensor | tuple[str, Tensor]]) -> list[tuple[str, Tensor]]:
@@ -101,8 +102,8 @@ def first_nonfinite(gradients: Mapping[int, Tensor]) -> int | None:
 
 def joint_norm(tensors: Iterable[Tensor]) -> Tensor:
     """The norm of all entries together, in float32 at least."""
-    norms = [torch.linalg.vector_norm(tensor, dtype=single(tensor.dtype)) for tensor in tensors]
-    return torch.linalg.vector_norm(torch.stack([norm.to(norms[0]) for norm in norms]))
+    norms = [norm(tensor.flatten(), dtype=single(tensor.dtype)) for tensor in tensors]
+    return torch.linalg.vector_norm(torch.stack([part.to(norms[0]) for part in norms]))
 
 
 def norm_of(tensor: Tensor) -> str:

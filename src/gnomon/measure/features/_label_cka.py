@@ -5,7 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gnomon._precision import half_as_single
-from gnomon.linalg import Dense
+from gnomon.linalg import Dense, norm
 from gnomon.measure.collapse._class_moments import ClassMoments
 
 
@@ -45,7 +45,7 @@ def label_cka(class_moments: ClassMoments) -> Float[Tensor, ""]:
     total = both.trace()
     unit = torch.where(total > 0, total, 1)  # divided out, since squares are squared
     matrix = both.matrix if isinstance(both, Dense) else both.rows @ both.rows.mT
-    size = torch.linalg.matrix_norm(matrix / unit)
+    size = norm((matrix / unit).flatten())
     shared = (weights * between.rows.square().sum(1) / unit).sum()
     labels = _size_of_labels(class_moments.counts).to(size)
     return torch.where(total > 0, shared / torch.where(total > 0, size * labels, 1), 0)

@@ -7,7 +7,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._precision import half_as_single
 from gnomon.errors import RangeError
-from gnomon.linalg import cka, scaled
+from gnomon.linalg import cka, norm, scaled
 
 
 @half_as_single
@@ -58,7 +58,7 @@ def start_cka(features: Float[Tensor, "n *p"], start: Float[Tensor, "m *q"]) -> 
     if max(now.shape[1], then.shape[1]) > len(now):
         return cka(now @ now.mT, then @ then.mT)
     shared = (then.mT @ now).square().sum()
-    size = torch.linalg.matrix_norm(now.mT @ now) * torch.linalg.matrix_norm(then.mT @ then)
+    size = norm((now.mT @ now).flatten()) * norm((then.mT @ then).flatten())
     return torch.where(size > 0, shared / torch.where(size > 0, size, 1), 0)
 
 

@@ -50,7 +50,7 @@ def ntk(
 
     Reading:
         Low, high: Its size says how fast outputs learn, its pattern which samples learn together. Compare it only with
-            its own value at the start, for instance by `gnomon.linalg.cka`.
+            its own value at the start, for instance by `cka`.
         Generalising: On digits its alignment with the start falls to 0.65 as a network groks, and to 0.96 in one that
             memorised.
         Misleads: A plain cosine, without centring: it is 0.92 to 0.96 for two untrained networks on 32 digits, whose

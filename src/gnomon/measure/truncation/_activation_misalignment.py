@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon._precision import full_precision
-from gnomon.linalg import psd_root, unit
+from gnomon.linalg import norm, psd_root, unit
 from gnomon.measure.truncation._cumulative_parameters import CumulativeParameters
 
 
@@ -54,4 +54,4 @@ def _off_diagonal(weight: Float[Tensor, "h q"]) -> Float[Tensor, ""]:
     modulus = psd_root(rows @ rows.mT)
     beside = modulus - modulus.diagonal().diag()
     # The squared norm of the modulus is the trace of its square, which has one for each row.
-    return torch.linalg.matrix_norm(beside) / len(rows) ** 0.5
+    return norm(beside.flatten()) / len(rows) ** 0.5

@@ -12,6 +12,7 @@ from gnomon import (
     Probe,
     accuracy,
     centroid_alignment,
+    cka,
     effective_rank,
     equiangularity,
     equinorm,
@@ -28,7 +29,6 @@ from gnomon import (
     truncation_sectors,
 )
 from gnomon.data import Samples
-from gnomon.linalg import cka
 from gnomon.regions import boundary_distance, local_complexity
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.papers import EXPERIMENTS

@@ -1,0 +1,55 @@
+"""The alignment of kernels: the formula written out, closed forms, invariances and refusals."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from gnomon import cka, start_cka
+from gnomon.errors import RangeError, ShapeError
+from tests.drawn import normal
+
+
+def gram(*shape):
+    rows = normal(*shape)
+    return rows @ rows.mT
+
+
+def test_it_is_the_cosine_of_the_centred_kernels_whatever_their_scale_means_and_order():
+    kernel, other = gram(9, 4), gram(9, 30)
+    h = torch.eye(9).double() - 1 / 9
+    one, two = h @ kernel @ h, h @ other @ h
+    expected = (one * two).sum() / (one.square().sum() * two.square().sum()).sqrt()
+    assert_close(cka(kernel, other), expected)
+    order = torch.randperm(9, generator=torch.Generator().manual_seed(0))
+    moved = 1e-200 * (other + normal(9, 1) + normal(1, 9))
+    assert_close(cka(kernel[order][:, order], moved[order][:, order]), expected)
+
+
+def test_closed_forms():
+    """Of one direction each it is the squared correlation; against a negative kernel it is negative."""
+    a, b = normal(2, 20)
+    correlation = torch.corrcoef(torch.stack([a, b]))[0, 1]
+    assert_close(cka(a.outer(a), b.outer(b)), correlation.square())
+    assert_close(cka(a.outer(a), -a.outer(a)), torch.tensor(-1.0).double())
+    assert cka(torch.full((33, 33), 0.7), torch.full((33, 33), 1.1)) == 0
+    huge = torch.diag(torch.tensor([3e38, 1e38, 2e38]))
+    assert_close(cka(huge, huge), torch.tensor(1.0))
+
+
+def test_the_numbers_of_its_reading_and_those_of_the_features():
+    generator = torch.Generator().manual_seed(0)
+    for n, expected in ((100, 0.88), (5000, 0.14)):
+        one, two = torch.randn(2, n, 784, generator=generator)
+        found = cka(one @ one.mT, two @ two.mT)
+        assert_close(found, torch.tensor(expected), atol=0.01, rtol=0)
+        assert_close(found, start_cka(one, two), atol=0, rtol=1e-4)
+
+
+def test_its_gradient_and_its_refusals():
+    assert torch.autograd.gradcheck(cka, (gram(5, 3).requires_grad_(), gram(5, 4).requires_grad_()))
+    with pytest.raises(ShapeError, match=r"cka\(kernel\): expected a square matrix, got shape \(2, 3\)"):
+        cka(normal(2, 3), gram(2, 2))
+    with pytest.raises(ShapeError, match=r"cka\(other\): expected a kernel over 4 samples, got 5. Read both at the"):
+        cka(gram(4, 2), gram(5, 2))
+    with pytest.raises(RangeError, match=r"cka\(other\): expected finite numbers, got nan"):
+        cka(gram(2, 2), torch.full((2, 2), torch.nan))
