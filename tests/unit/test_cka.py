@@ -38,10 +38,10 @@ def test_closed_forms():
 
 def test_the_numbers_of_its_reading_and_those_of_the_features():
     generator = torch.Generator().manual_seed(0)
-    for n, expected in ((100, 0.88), (5000, 0.14)):
+    for n, expected in ((100, 0.89), (5000, 0.14)):
         one, two = torch.randn(2, n, 784, generator=generator)
         found = cka(one @ one.mT, two @ two.mT)
-        assert_close(found, torch.tensor(expected), atol=0.01, rtol=0)
+        assert_close(found, torch.tensor(expected), atol=0.005, rtol=0)
         assert_close(found, start_cka(one, two), atol=0, rtol=1e-4)
 
 

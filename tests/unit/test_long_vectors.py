@@ -1,11 +1,14 @@
 """Norms of millions of float32 entries: torch's own on a CPU is 1e-4 and more off, ours is right to rounding."""
 
+import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
 
 import gnomon
 from gnomon.linalg import length, norm, unit
+from gnomon.steer._parameters import joint_norm
+from tests.unit.processes import on_processes
 
 ROUNDING = {"rtol": 3e-7, "atol": 0.0}
 
@@ -44,3 +47,24 @@ def test_quantities_of_large_weights_and_features_are_right_in_float32():
     assert_close(gnomon.parameter_norm(weights).double(), gnomon.parameter_norm(wide), **ROUNDING)
     one, two = long(2, 3010, 3000)
     assert_close(gnomon.start_cka(one, two).double(), gnomon.start_cka(one.double(), two.double()), rtol=1e-5, atol=0)
+    assert_close(joint_norm(weights.values()).double(), gnomon.parameter_norm(wide), **ROUNDING)
+
+
+IMPORTS = """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
+from torch.testing import assert_close
+from gnomon.steer._parameters import joint_norm
+"""
+SHARDED = """
+whole = torch.arange(33.0).view(11, 3), torch.arange(5.0), torch.ones(())
+mesh = init_device_mesh("cpu", (world,))
+parts = [distribute_tensor(part, mesh, [Shard(0)]) for part in whole[:2]]
+assert_close(joint_norm(parts).full_tensor(), joint_norm(whole[:2]))
+assert_close(joint_norm(whole), (whole[0].square().sum() + 30 + 1).sqrt())
+"""
+
+
+@pytest.mark.once
+def test_the_joint_norm_of_gradients_is_taken_where_they_are_sharded(tmp_path):
+    on_processes(2, IMPORTS, SHARDED, tmp_path)

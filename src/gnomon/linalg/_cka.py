@@ -17,7 +17,7 @@ def cka(kernel: Float[Tensor, "n n"], other: Float[Tensor, "n n"]) -> Float[Tens
         Low, high: 1: the same pattern of samples that are alike. 0: patterns that have nothing in common.
         Generalising: For the neural tangent kernel and that at the start, on digits: it falls to 0.65 as a network
             groks, and to 0.96 in one that memorised.
-        Misleads: Where features are wide and samples few, unrelated kernels are alike: 0.88 for 100 samples of
+        Misleads: Where features are wide and samples few, unrelated kernels are alike: 0.89 for 100 samples of
             independent noise in 784 dimensions, 0.14 for 5,000. Compare with that of an unrelated network.
 
     $\frac{\langle HKH,\ HLH\rangle_F}{\lVert HKH\rVert_F\,\lVert HLH\rVert_F}$, with $H = 1 - \frac1n 1 1^\top$

@@ -5,11 +5,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.linalg import vector_norm
 
 from gnomon import _checks
 from gnomon._precision import single
 from gnomon.errors import ArgumentTypeError, CheckpointError, EmptyError, RangeError
-from gnomon.linalg import norm
 
 
 def named(parameters: Iterable[Tensor | tuple[str, Tensor]]) -> list[tuple[str, Tensor]]:
@@ -102,10 +102,16 @@ def first_nonfinite(gradients: Mapping[int, Tensor]) -> int | None:
 
 def joint_norm(tensors: Iterable[Tensor]) -> Tensor:
     """The norm of all entries together, in float32 at least."""
-    norms = [norm(tensor.flatten(), dtype=single(tensor.dtype)) for tensor in tensors]
-    return torch.linalg.vector_norm(torch.stack([part.to(norms[0]) for part in norms]))
+    norms = [vector_norm(_rows(tensor)) for tensor in tensors]
+    return vector_norm(torch.stack([norm.to(norms[0]) for norm in norms]))
+
+
+def _rows(tensor: Tensor) -> Tensor:
+    """The norms of the rows: in one sum, 10⁷ squares are 2e-4 off on a CPU. Not flattened, since it may be sharded."""
+    inner = tuple(range(1, tensor.ndim))
+    return vector_norm(tensor, dim=inner, dtype=single(tensor.dtype)) if inner else tensor.to(single(tensor.dtype))
 
 
 def norm_of(tensor: Tensor) -> str:
     """The norm to three digits, for an error."""
-    return f"{torch.linalg.vector_norm(tensor.to(torch.promote_types(tensor.dtype, torch.float64))).item():.3g}"
+    return f"{vector_norm(tensor.to(torch.promote_types(tensor.dtype, torch.float64))).item():.3g}"
