@@ -45,8 +45,12 @@ def test_the_numbers_of_its_reading_and_those_of_the_features():
         assert_close(found, start_cka(one, two), atol=0, rtol=1e-4)
 
 
-def test_its_gradient_and_its_refusals():
+def test_it_can_be_differentiated():
     assert torch.autograd.gradcheck(cka, (gram(5, 3).requires_grad_(), gram(5, 4).requires_grad_()))
+
+
+@pytest.mark.bad_input
+def test_what_is_no_kernel_is_refused():
     with pytest.raises(ShapeError, match=r"cka\(kernel\): expected a square matrix, got shape \(2, 3\)"):
         cka(normal(2, 3), gram(2, 2))
     with pytest.raises(ShapeError, match=r"cka\(other\): expected a kernel over 4 samples, got 5. Read both at the"):
