@@ -24,7 +24,7 @@ def norm(v: Float[Tensor, "*n d"], *, dtype: torch.dtype | None = None) -> Float
     """The root of the sum of squares of the last axis, right to rounding however long the axis is.
 
     On a CPU `torch.linalg.vector_norm` adds up float32 squares one after another, and is 2e-4 off for ten million of
-    them, 6e-3 for a hundred million. The norm of the norms of blocks is as fast, and right to 1e-7. The sums and the
+    them, 6e-3 for a hundred million. The norm of the norms of blocks is right to 1e-7, about as fast. The sums and the
     result have `dtype`.
     """
     blocks = v.shape[-1] // _BLOCK
