@@ -20,19 +20,18 @@ def root(square: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
     return torch.where(positive, torch.where(positive, square, 1).sqrt(), 0)
 
 
-def norm(v: Float[Tensor, "*n d"], *, dtype: torch.dtype | None = None) -> Float[Tensor, "*n"]:
+def norm(v: Float[Tensor, "*n d"]) -> Float[Tensor, "*n"]:
     """The root of the sum of squares of the last axis, right to rounding however long the axis is.
 
     On a CPU `torch.linalg.vector_norm` adds up float32 squares one after another, and is 2e-4 off for ten million of
-    them, 6e-3 for a hundred million. The norm of the norms of blocks is right to 1e-7, about as fast. The sums and the
-    result have `dtype`.
+    them, 6e-3 for a hundred million. The norm of the norms of blocks is right to 1e-7.
     """
     blocks = v.shape[-1] // _BLOCK
     if blocks < 2:
-        return torch.linalg.vector_norm(v, dim=-1, dtype=dtype)
+        return torch.linalg.vector_norm(v, dim=-1)
     whole, rest = v[..., : blocks * _BLOCK], v[..., blocks * _BLOCK :]
     rows = whole.reshape(*v.shape[:-1], blocks, _BLOCK), rest.unsqueeze(-2)
-    parts = [torch.linalg.vector_norm(row, dim=-1, dtype=dtype) for row in rows]
+    parts = [torch.linalg.vector_norm(row, dim=-1) for row in rows]
     return norm(torch.cat(parts, -1))
 
 
