@@ -78,10 +78,8 @@ clean:                      ## everything that is made
 	$(PIP) --upgrade pip
 	touch $@
 
-# torch first and alone: by its exact version pip takes the build for the processor, not gigabytes of CUDA. The extras
-# that follow are those of the gnomon that is installed then, which need not be built again for them.
+# The extras that follow are those of the gnomon that is installed then, which need not be built again for them.
 .venv/run: .venv/pip pyproject.toml constraints.txt
-	$(PIP) torch==2.13.0
 	$(PIP) -e '.[lab]'
 	touch $@
 

@@ -24,6 +24,7 @@ from gnomon_lab.runs import Run, by_arm
 
 STEPS = np.round(8 * 2 ** (np.arange(21) / 2)).astype(int)
 FAMILIES = ("digits", "images", "addition", "xor")
+SETS = (*judging.RIVALS, "core, boosted")
 FITTED = 4
 RISES_AT = 12
 
@@ -71,7 +72,7 @@ def records(corpus, tmp_path_factory):
     judged = Run(tmp_path_factory.mktemp("verdict"), 0)
     with pytest.MonkeyPatch.context() as patched:  # all models and sets take their time
         one = {"logistic regression": logistic(1.0)}
-        patched.setattr(judging, "SETS", {name: (judging.SETS[name][0], one) for name in judging.RIVALS})
+        patched.setattr(judging, "SETS", {name: (judging.SETS[name][0], one) for name in SETS})
         judging.run(Config(resamples=20, corpus=str(corpus)), judged)
     return judged.records()
 
@@ -229,8 +230,20 @@ def test_what_boosting_predicts_and_of_one_outcome(judged):
     np.testing.assert_allclose(every.traits[:, place], data.traits[:, 0], atol=0.05)
 
 
+def test_what_ships_stops_at_the_first_answer_below_its_threshold(judged):
+    data, apart = judged.data, judged.predicted("core, boosted", "families", judged.data.rises)
+    assert not apart.answered.all()
+    for stop in (0.02, 1.0):
+        expected = [
+            next((int(data.place[row]) for row in np.flatnonzero(data.network == which)
+                  if data.fitted[row] and apart.answered[row] and apart.probability[row] < stop), None)
+            for which in range(len(judged.networks))
+        ]  # fmt: skip
+        assert rules_of(judged, stop)[f"core, boosted, families, below {stop:g}"] == expected
+
+
 def test_rules_that_need_no_fit(judged):
-    rules = rules_of(judged)
+    rules = rules_of(judged, 0.05)
     assert set(rules["never"]) == {None}
     # The kernel never moves, and the alignment never rests.
     assert set(rules["feature_learning_interval"]) == {FITTED}
@@ -251,7 +264,7 @@ def test_what_shows_is_told_and_what_does_not_is_not(records):
 
 def test_the_page_shows_all_sets_and_rules_and_judges_ours(records):
     rows = table(records)[1]
-    assert len(rows) == 12 + 5
+    assert len(rows) == 15 + 6
     assert rows[0][:2] == ("validation alone", "families")
     assert summary(records).startswith("AUROC in families left out, asked once the training data are fitted: core ")
     (figure,) = figures(records)

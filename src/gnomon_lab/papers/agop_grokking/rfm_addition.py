@@ -170,14 +170,14 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     fallen = [hidden(records) for records in seeds]
     return [
         Claim(
-            "a kernel machine groks modular addition: unseen sums that it knows at last",
+            "a kernel machine groks modular addition: unseen sums that are right in the end",
             f"{SOURCE}, abstract",
             "at least 99 %",
             over_seeds(known, ".2%"),
             min(known) >= 0.99,
         ),
         Claim(
-            "at first it knows all training sums and hardly any other: those, and these",
+            "at first it only memorises: training sums that are right, and unseen ones",
             f"{SOURCE}, abstract",
             "100 %, and at most 5 %",
             f"{over_seeds(trained, '.2%')}, and {over_seeds(untrained, '.2%')}",

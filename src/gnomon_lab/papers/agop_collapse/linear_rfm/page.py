@@ -214,7 +214,7 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
         square("printed κ: a layer multiplies the distance by 1 - ε, up to O(λ_k²): power of λ_k in the rest",
                remainder),
         square("printed κ: the distance in the end is O(λ_k²): power of λ_k", left),
-        Claim("larger λ_k delays collapse, larger λ_Φ accelerates it: pairs of ridges that do not say so",
+        Claim("larger λ_k delays collapse, larger λ_Φ accelerates it: pairs of ridges that contradict this",
               SOURCE + "section 4.2", "0", over_seeds(wrong, "d"), not any(wrong)),
         most("exact κ: nothing is left in the end: distance", corrected, ROUNDING, ["exact"], every, left),
         most("exact κ: a layer multiplies the distance by 1 - ε at most, with no rest: factor over 1 - ε",

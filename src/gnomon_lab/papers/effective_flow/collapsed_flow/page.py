@@ -196,7 +196,7 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
              lambda arm: arm[-1]["loss"]),
         most("definite: W and B have come to rest: what they move between the last two readings", "equation 8.29",
              TOLERANCE, DEFINITE, lambda arm: arm[-2]["way"]),
-        most("definite: they converge exponentially: the way left over the integral of the bounds of their speeds",
+        most("definite: they converge exponentially: distance left over the integral of the bounds of their speeds",
              "equations 8.38, 8.39", 1, DEFINITE, lambda arm: ratio(arm, "way", "way_bound", TOLERANCE)),
         most("definite: propagators decay at λ₀: norm over exp(-s λ₀)", "lemma 8.1", 1, DEFINITE,
              lambda arm: ratio(arm, "propagator", "decay", TOLERANCE)),

@@ -176,7 +176,7 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     return [
         most("the right sides are steepest descent of the loss, by automatic differentiation: relative distance",
              "theorem 5.1, as corrected in docs/errata.md", EXACT, lambda arm: max(known(arm), default=math.inf)),
-        Claim("small steps of that descent come to the flow, in proportion to the step: power of the step",
+        Claim("small steps of that descent converge to the flow, in proportion to the step: power of the step",
               SOURCE + "theorem 5.1", f"{POWER[0]:g} to {POWER[1]:g}",
               f"{min(powers):.3f} to {max(powers):.3f} over {len(powers)} flows",
               POWER[0] <= min(powers) and max(powers) <= POWER[1]),

@@ -181,7 +181,7 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
              "after equation 4.49", 0, rising, worst(never_met)),
         most("rising: in the end the rate is 1: difference", "equation 4.50", ROUNDING, rising,
              worst(lambda flow: 1 - flow.readings[-1][2])),
-        most("exactly the points between the first cut and the target are reached: points for which not so",
+        most("exactly the points between the first cut and the target are reached: exceptions",
              "equation 4.49" + corrected, 0, CASES, worst(wrongly_met)),
         most("in the end the rate is the share of points below the target: difference", "equation 4.50" + corrected,
              ROUNDING, CASES, worst(off_share)),

@@ -153,7 +153,7 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
             all(kernel.moves for kernel in kernels),
         ),
         Claim(
-            "a changing inner product corresponds to feature learning: the share of its way that it goes there",
+            "a changing inner product corresponds to feature learning: the share of its change that falls there",
             f"{SOURCE}, figure 3 and section 4.1",
             f"at least {1 - 2 * REST:.0%}, what two equal regions would have",
             over_seeds(inside, ".0%"),

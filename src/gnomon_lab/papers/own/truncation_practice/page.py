@@ -120,7 +120,7 @@ def curves(records: Sequence[Record], name: str) -> Curves:
             panel("Standard loss", "loss", lambda r: r["loss"], NONE),
             panel("Spread of the classes behind the last map", "half the mean square", lambda r: r["spread"], NONE),
             panel("Truncated coordinates", "share", share),
-            panel("Cumulative biases: distance from the flow's", "share of its way", lambda r: r["beta_apart"], CLOSE),
+            panel("Cumulative biases: distance from the flow's", "share of its path", lambda r: r["beta_apart"], CLOSE),
             panel("Polar factors: distance from R", "spectral norm", lambda r: r["rotation_apart"]),
             panel("Largest singular value of W⁽ˡ⁾", "", lambda r: max(map(max, r["singular_values"]))),
             panel("Smallest singular value of W⁽ˡ⁾", "", lambda r: min(map(min, r["singular_values"]))),

@@ -16,7 +16,7 @@ from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers.own.verdict.models import BOOSTED, SIMPLE, Fit
 from gnomon_lab.papers.own.verdict.moments import CHEAP, CORE, KINDS, VALIDATION, Moments, moments
 from gnomon_lab.papers.own.verdict.nested import HeldOutPredictions, nested
-from gnomon_lab.papers.own.verdict.page import claims, figures, summary, table
+from gnomon_lab.papers.own.verdict.page import SHIPS, claims, figures, summary, table
 from gnomon_lab.papers.own.verdict.scores import Scored, beyond, joined, of_networks, scores
 from gnomon_lab.papers.own.verdict.shipped import shipped
 from gnomon_lab.papers.own.verdict.stopping import (
@@ -135,11 +135,11 @@ def run(config: Config, run: Run) -> None:
         predicted = judged.predicted("core", grouping, outcomes)
         fitted = Scored(data, outcomes, family, judged.draws, data.fitted)
         run.record(step, grouping=grouping, target=target, fitted=scores(fitted, predicted))
-    rules = rules_of(judged)
+    kept = shipped(list(CORE), judged.networks, data.of(list(CORE)), judged.group("families"))
+    rules = rules_of(judged, kept["stop"])
     for step in run.steps("rules", len(rules) - 1):
         name, places = list(rules.items())[step]
         run.record(step, rule=name, stops=stopped(judged, places))
-    kept = shipped(list(CORE), judged.networks, data.of(list(CORE)), judged.group("families"))
     sha256 = hashlib.sha256(corpus_at(config.corpus).read_bytes()).hexdigest()
     replace_text(run.folder / "corpus.json", json.dumps({"corpus": sha256, **kept}, separators=(",", ":")) + "\n")
 
@@ -203,10 +203,13 @@ def stopped(judged: JudgedCorpus, places: Places) -> dict[str, object]:
     }
 
 
-def rules_of(judged: JudgedCorpus) -> dict[str, Places]:
-    """The rules that need no fit, by name."""
+def rules_of(judged: JudgedCorpus, stop: float) -> dict[str, Places]:
+    """The rules that are the same in all groups, by name; among them what ships, at the threshold that ships."""
+    apart = judged.predicted(SHIPS, "families", judged.data.rises)
+    asked = np.where(apart.answered, apart.probability, 1.0)
     return {
         "never": [None] * len(judged.networks),
+        f"{SHIPS}, families, below {stop:g}": improbable(judged.data, asked, len(judged.networks), stop),
         "patience of one doubling": patience(judged.names, judged.networks, 1),
         "patience of two doublings": patience(judged.names, judged.networks, 2),
         "plateau": flat(judged.names, judged.networks),
