@@ -230,6 +230,13 @@ def test_without_the_fourth_power_the_root_is_wrights_omega_function():
     torch.testing.assert_close(snr_growth(initial, times, 4, 7, "renormalised"), expected)
 
 
+@pytest.mark.parametrize(("dtype", "time"), [(torch.float32, 1e30), (torch.float64, 1e200)])
+def test_without_the_fourth_power_times_may_be_as_long_as_they_fit(dtype, time):
+    """For large t, c₂ ω² is t up to a logarithm of it."""
+    found = snr_growth(torch.ones(1, dtype=dtype), torch.tensor([time], dtype=dtype), 4, 7, "renormalised")
+    torch.testing.assert_close(found, torch.tensor([[(time / (4 * 7 / 2)) ** 0.5]], dtype=dtype))
+
+
 @both
 def test_closed_form_solves_its_equation_of_motion_and_has_gradients(projection):
     initial = normal(3).exp().requires_grad_()
@@ -302,9 +309,10 @@ def test_bad_input_is_named(monkeypatch):
     with pytest.raises(RangeError, match=r"projection one of orthogonal, renormalised, got 'oblique'"):
         snr_growth(one, one, 3, 4, "oblique")
     monkeypatch.setattr(sys.modules["gnomon.dynamics._snr_growth"], "STEPS", 1)
-    with pytest.raises(
-        RangeError, match=r"snr_growth\(initial\): expected fourth powers that torch.float32 can hold, got"
-    ):
-        snr_growth(torch.tensor([1e10]), torch.ones(1), 3, 4, "renormalised")
+    for initial, projection in ((1e10, "orthogonal"), (1e20, "renormalised")):
+        with pytest.raises(
+            RangeError, match=r"snr_growth\(initial\): expected powers that torch.float32 can hold, got"
+        ):
+            snr_growth(torch.tensor([initial]), torch.ones(1), 3, 4, projection)
     with pytest.raises(ConvergenceError, match=r"expected Newton's method to end within 1 steps, got a last step of"):
         snr_growth(one, 1e3 * one, 3, 4)

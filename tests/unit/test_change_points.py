@@ -8,6 +8,7 @@ import torch
 from gnomon import log_spaced
 from gnomon.errors import EmptyError, RangeError, ShapeError
 from gnomon.history import feature_learning_interval, plateau
+from gnomon.history._plateau import median
 
 LINEAR = torch.arange(0, 10001, 50)
 LOGARITHMIC = torch.logspace(0, 4, 81)
@@ -56,7 +57,8 @@ def test_rest_is_rest_however_many_readings_are_noisy(size):
     found = feature_learning_interval(steps, 1 + noise(len(steps), size).clamp(-2.4 * size, 2.4 * size))
     assert not found.moves
     assert found.start is found.end is None
-    assert found.message.startswith("It rests throughout")
+    expected = f"It rests throughout, near its first or its last value, {found.excursion:.1%} from the first at most"
+    assert found.message.startswith(expected)
     assert not feature_learning_interval([0, 1, 2], [0.0, 0.0, 0.0]).moves
 
 
@@ -215,3 +217,10 @@ def test_a_gain_of_a_doubling_counts_as_rest_up_to_flat():
         True,
         False,
     ]
+
+
+def test_the_median_is_that_of_torch_and_has_no_largest_length():
+    for size in (1, 2, 5, 8, 1001):
+        values = torch.randn(size, dtype=torch.float64, generator=torch.Generator().manual_seed(size))
+        torch.testing.assert_close(median(values), values.quantile(0.5))
+    torch.testing.assert_close(median(torch.arange(2.0**24 + 1)), torch.tensor(2.0**23))  # torch.quantile refuses 2²⁴

@@ -311,3 +311,12 @@ def test_sparing_zeros_changes_no_gradient(monkeypatch, name, shared):
         found.append(gradients(logits.square().mean() + added, model))
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+
+
+def test_a_batch_made_in_inference_mode_will_do_whether_it_acts_or_not():
+    model, penalty = nn.Linear(2, 2), GrokAlign(1.0, "exact", every=4)
+    with torch.inference_mode():
+        x = torch.ones(1, 2)
+    for _ in range(2):
+        logits, added = penalty.logits_and_penalty(model, x)
+        (logits.sum() + added).backward()

@@ -2,10 +2,11 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
-from gnomon.errors import RangeError, ShapeError
+from gnomon.errors import CheckpointError, RangeError, ShapeError
 from gnomon.models import mlp
 from gnomon.steer import InputNoise, input_noise, noise_level
 from gnomon_lab.runs.checkpoint import load_checkpoint, save_checkpoint
@@ -134,3 +135,17 @@ def test_bad_inputs_are_named():
     for shape in ((3, 1, 1), (3,)):
         with pytest.raises(ShapeError, match=rf"input_noise\(train_accuracy\): .* x, \(4, 2\), got \({shape[0]},"):
             input_noise(torch.zeros(4, 2), torch.zeros(shape))
+
+
+def test_an_accuracy_of_numpy_is_one():
+    noise = InputNoise(least=0.0)
+    noise.train_accuracy = np.float32(1)
+    torch.testing.assert_close(noise(torch.ones(2)), torch.ones(2))
+
+
+@pytest.mark.bad_input
+def test_a_state_whose_accuracy_is_none_is_refused_when_it_is_loaded():
+    noise = InputNoise()
+    with pytest.raises(CheckpointError, match=r"expected a train_accuracy in \[0, 1\], got 7.0. Load a state of the"):
+        noise.load_state_dict({"train_accuracy": 7.0})
+    assert noise.train_accuracy == 0.0

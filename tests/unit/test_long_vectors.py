@@ -1,5 +1,7 @@
 """Norms of millions of float32 entries: torch's own on a CPU is 1e-4 and more off, ours is right to rounding."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -50,6 +52,21 @@ def test_quantities_of_large_weights_and_features_are_right_in_float32():
     assert_close(joint_norm(weights.values()).double(), gnomon.parameter_norm(wide), **ROUNDING)
 
 
+@pytest.mark.parametrize("size", [1e-25, 1.0, 1e25])
+def test_the_joint_norm_is_right_at_any_scale_and_of_long_parameters(size):
+    # A long row of equal entries, whose squares a CPU adds up worst; no entries; and an axis less.
+    entries = torch.full((10_000_000,), 0.3 * size), torch.empty(0, 3), torch.tensor(size)
+    expected = (10_000_000 * (0.3 * size) ** 2 + size**2) ** 0.5
+    assert_close(joint_norm(entries).item(), expected, rtol=1e-6, atol=0.0)
+    assert_close(joint_norm(entry.bfloat16() for entry in entries[1:]), entries[2].bfloat16().float())
+
+
+def test_the_joint_norm_of_what_has_none():
+    assert_close(joint_norm([torch.zeros(3), torch.zeros(2, 2)]), torch.tensor(0.0))
+    for entry in (math.inf, math.nan):
+        assert not joint_norm([torch.ones(3), torch.tensor([1.0, entry])]).isfinite()
+
+
 IMPORTS = """
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
@@ -61,6 +78,7 @@ whole = torch.arange(33.0).view(11, 3), torch.arange(5.0), torch.ones(())
 mesh = init_device_mesh("cpu", (world,))
 parts = [distribute_tensor(part, mesh, [Shard(0)]) for part in whole[:2]]
 assert_close(joint_norm(parts).full_tensor(), joint_norm(whole[:2]))
+assert_close(joint_norm([1e25 * part for part in parts]).full_tensor(), 1e25 * joint_norm(whole[:2]))
 assert_close(joint_norm(whole), (whole[0].square().sum() + 30 + 1).sqrt())
 """
 

@@ -291,6 +291,14 @@ def test_sam_comes_back_from_an_error_and_rests_on_flat_ground():
         assert w.tolist() == [3.0, 4.0]
 
 
+@pytest.mark.parametrize("scale", [2.0**-20, 1.0, 2.0**66, 2.0**120])
+def test_sam_goes_as_far_at_any_scale_of_a_scaler(scale):
+    w = nn.Parameter(torch.tensor([3.0, 4.0]))
+    w.grad = scale * torch.tensor([0.75, 1.0])
+    with SAM([w], 5.0, skip_nonfinite=True).uphill():
+        torch.testing.assert_close(w.detach(), torch.tensor([6.0, 8.0]))
+
+
 def test_stablemax_is_its_definition(generator):
     z = 3 * torch.randn(20, 5, generator=generator, dtype=torch.float64)
     z[0, :3] = torch.tensor([0.0, 1.0, -1.0])
@@ -364,6 +372,16 @@ def test_a_matrix_that_begins_at_zero_is_penalised_once_it_has_grown(generator):
     for _ in range(5):
         value = penalty()
     torch.testing.assert_close(value, torch.linalg.matrix_norm(weight, 2).square())
+
+
+def test_a_spectral_norm_comes_back_with_the_weights_that_diverged(generator):
+    weight = nn.Parameter(torch.randn(6, 4, generator=generator, dtype=torch.float64))
+    penalty = SpectralNormPenalty([weight], 2.0, iterations=30, generator=generator)
+    expected, good = penalty(), weight.detach().clone()
+    weight.data[0, 0] = math.inf
+    assert penalty().isnan()
+    weight.data.copy_(good)
+    torch.testing.assert_close(penalty(), expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -182,10 +182,18 @@ def test_what_is_unlike_the_corpus_is_not_judged(made_up):
     assert len(found.similar) == 2
 
 
+def test_steps_may_be_epochs_and_parts_of_them(made_up):
+    steps = [step / 640 for step in STEPS]
+    found = verdict(steps, **readings() | {"jacobian_alignment": rising(0.5)})
+    assert found.evidence.startswith(f"At step {steps[-1]:,.12g} training accuracy ")
+    assert found.message.endswith(f"by step {2 * steps[-1]:.3g}.")
+
+
 def test_too_few_readings_are_not_judged():
     found = verdict([1, 2], **{name: values[:2] for name, values in readings().items()})
     assert found.message == (
-        "Cannot tell. Too few readings: two doublings of the steps are needed, with a reading in each."
+        "Cannot tell. Too few readings: two doublings of the steps are needed, and no two readings in them further "
+        "apart than one doubling."
     )
 
 

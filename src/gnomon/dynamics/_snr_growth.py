@@ -54,10 +54,10 @@ def snr_growth(
         asymptotic to $(t/c_3)^{1/4}$, or $(t/c_2)^{1/2}$ where $c_3 = 0$.
     Raises:
         EmptyError: if there are no values or no times.
-        RangeError: at NaN or infinity, at a value that is not positive or whose fourth power overflows, a negative time
-            or a setting out of range.
+        RangeError: at NaN or infinity, at a value that is not positive or whose square (orthogonal: fourth power)
+            overflows, a negative time or a setting out of range.
         ConvergenceError: if Newton's method does not reach the precision of the dtype.
-    Cost: O(t j). Precision: about ten epsilons, 1e-14 in float64 for times from 0 to 1e12.
+    Cost: O(t j). Precision: about ten epsilons, 1e-14 in float64 for times from 0 to 1e12; some forty for ω near 1e-30.
     Example:
         >>> import torch
         >>> from gnomon.dynamics import snr_growth
@@ -79,7 +79,7 @@ def snr_growth(
     square, fourth = c2 * classes / c1, c3 * classes**2 / c1
     begin = initial / math.sqrt(classes)
     passed = _level(begin, square, fourth) + times.to(initial.device)[:, None] / c1
-    _checks.held("initial", "fourth powers", passed)
+    _checks.held("initial", "powers", passed)
     return math.sqrt(classes) * _root(passed, square, fourth)
 
 
@@ -97,14 +97,16 @@ def constants(classes: int, samples: int, projection: Projection) -> tuple[float
 
 def _level(v: Tensor, square: float, fourth: float) -> Tensor:
     """The side of the equation that increases with v: log v + square v² + fourth v⁴."""
-    return v.log() + square * v**2 + fourth * v**4
+    level = v.log() + square * v**2
+    return level + fourth * v**4 if fourth else level  # v⁴ may be infinite where v is not
 
 
 def _root(passed: Tensor, square: float, fourth: float) -> Tensor:
     """The v at which `_level` is `passed`."""
     v = _bound(passed, square, fourth)
     for _ in range(STEPS):
-        step = (_level(v, square, fourth) - passed) / (1 + 2 * square * v**2 + 4 * fourth * v**4)
+        slope = 1 + 2 * square * v**2 + (4 * fourth * v**4 if fourth else 0)
+        step = (_level(v, square, fourth) - passed) / slope
         v = v * torch.exp(-step)
         # log v carries an absolute error of its own size times epsilon, and that is v's relative error.
         if (step.abs() <= 16 * torch.finfo(v.dtype).eps * (1 + v.log().abs())).all():

@@ -59,8 +59,9 @@ def feature_learning_interval(
     throughout, which for the kernel is the linear (lazy) regime.
 
     Values are compared, rather than their changes added up, so that noise below half the tolerance moves nothing,
-    however many readings there are. More frequent readings sharpen the two steps and do not shift them. A moving kernel
-    is feature learning; an inner product moves in the linear regime too, as the outputs do (docs/errata.md).
+    however many readings there are. More frequent readings sharpen the two steps; a drift of one to two tolerances
+    counts as a move where no reading shows it half-way. A moving kernel is feature learning; an inner product moves in
+    the linear regime too, as the outputs do (docs/errata.md).
 
     Source:
         Walker et al., Jacobian Alignment Explains Grokking, section 3, which gives no rule: this one is gnomon's.
@@ -96,7 +97,7 @@ def feature_learning_interval(
     sentence = (
         f"It moves between steps {float(steps[start]):,.12g} and {float(steps[end]):,.12g}, by {change:.1%} in all"
         if moves
-        else f"It rests throughout, never further than {excursion:.1%} from where it began"
+        else f"It rests throughout, near its first or its last value, {excursion:.1%} from the first at most"
     )
     return FeatureLearningInterval(
         moves,

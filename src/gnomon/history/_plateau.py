@@ -147,7 +147,8 @@ def plateau(
 
 def median(values: Tensor) -> Tensor:
     """The median; of an even number, the mean of the middle two."""
-    return values.quantile(0.5)
+    ordered, middle = values.sort().values, len(values) // 2
+    return ordered[middle] if len(values) % 2 else ordered[middle - 1 : middle + 1].mean()
 
 
 def median_error(values: Tensor) -> float:

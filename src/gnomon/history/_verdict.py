@@ -12,14 +12,13 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import RangeError, ShapeError
-from gnomon.history._corpus import Corpus, Row, SimilarRun, corpus
+from gnomon.history._corpus import Corpus, SimilarRun, corpus
 from gnomon.history._feature_learning_interval import as_numbers, series
 from gnomon.history._traits import Series, traits
+from gnomon.history._verdict_words import LIKELY, counterfactual, evidence, sentence, unlike
 
 FITS = 0.99
 """The training accuracy from which training data count as fitted."""
-LIKELY = 0.5
-"""The probability from which something is predicted to happen."""
 CLOSED = 0.1
 """How far accuracy on a validation split may be below that on training data in a network that has generalised."""
 RISE = 0.05
@@ -100,7 +99,7 @@ def verdict(
             that memorised.
         Misleads: Of two moments in a family that it was not fitted to, one of them before a rise, it names that one 79
             times in 100, as a validation split of a tenth does: it is no oracle. A fifth of such runs get below 5 %, of
-            which one in thirteen would still have risen.
+            which one in six would still have risen.
 
     What is used has no unit, so that networks of any size are comparable: for each share its level and its change over
     the last doubling of the steps, for each norm the change of its logarithm over each of the last two doublings, for
@@ -157,7 +156,11 @@ def verdict(
     read_at, held_out = where_read(times, validation_accuracy)
     known, found = corpus(), traits(times, values)
     if found is None:
-        return undecided(known, "Too few readings: two doublings of the steps are needed, with a reading in each.")
+        return undecided(
+            known,
+            "Too few readings: two doublings of the steps are needed, and no two readings in them further apart than "
+            "one doubling.",
+        )
     row = known.row(found)
     similar = known.similar(row)
     distance = float(np.mean([run.distance for run in similar]))
@@ -216,14 +219,6 @@ def where_read(steps: Series, validation_accuracy: Sequence[float | int] | Tenso
     return steps[read], found.numpy()[read]
 
 
-def unlike(known: Corpus, row: Row, distance: float) -> str:
-    """Why a training run is not judged that is too far from the corpus."""
-    return (
-        f"The training is unlike the runs that gnomon knows: distance {distance:.2f}, above {known.limit:.2f}; "
-        f"what is most unusual is {in_words(known.most_unusual(row))}."
-    )
-
-
 def agreement(steps: HeldOut, held_out: HeldOut, probability: float) -> bool | None:
     """Whether a validation split points the same way; None if it was read too seldom, or there is none."""
     beside = traits(steps, {"validation_accuracy": held_out})
@@ -231,17 +226,6 @@ def agreement(steps: HeldOut, held_out: HeldOut, probability: float) -> bool | N
         return None
     risen = beside["validation_accuracy, change"] >= RISE - ROUNDING
     return bool(risen == (probability >= LIKELY))
-
-
-def sentence(says: str, probability: float, low: float, high: float, expected: float | None) -> str:
-    """The verdict in a sentence, and by when, if a rise is likely."""
-    likely = expected is not None and probability >= LIKELY
-    by_then = f" Half of those that rise have done so by step {expected:,.0f}." if likely else ""
-    return (
-        f"{says[0].upper()}{says[1:]}: with four times the steps unseen accuracy rises by five points or more with a "
-        f"probability of {probability:.0%} (nine of ten such trainings change by {round(100 * low):+d} to "
-        f"{round(100 * high):+d} points).{by_then}"
-    )
 
 
 def undecided(known: Corpus, why: str, similar: tuple[SimilarRun, ...] = (), distance: float | None = None) -> Verdict:
@@ -264,39 +248,3 @@ def state(known: Corpus, fits: bool, probability: float, accuracy: float, held_o
     if held_out.max() - held_out[-1] >= RISE - ROUNDING:
         return "deteriorating"
     return "settled" if accuracy - held_out[-1] <= CLOSED + ROUNDING else "fits and is stuck"
-
-
-def evidence(
-    steps: Series, values: Mapping[str, Series], found: Mapping[str, float], similar: Sequence[SimilarRun]
-) -> str:
-    """What can be checked: the readings, what the last doubling brought, and what became of similar runs."""
-    now = {name: float(series[-1]) for name, series in values.items()}
-    norms = (("weight norm", "parameter_norm"), ("Jacobian norm", "jacobian_norm"))
-    moved = [f"{words} {now[name] / 2 ** found[f'{name}, change']:.3g} → {now[name]:.3g}" for words, name in norms]
-    aligned = now["jacobian_alignment"]
-    moved.append(f"Jacobian alignment {aligned - found['jacobian_alignment, change']:.2f} → {aligned:.2f}")
-    rose = sum(run.rises for run in similar)
-    return (
-        f"At step {steps[-1]:,.0f} training accuracy {now['accuracy']:.1%}, log-probability "
-        f"{now['log_probability']:.2g}; in the last doubling of the steps {', '.join(moved)}; {rose} of the "
-        f"{len(similar)} most similar runs rose by five points or more (the probability is not their share)."
-    )
-
-
-def counterfactual(known: Corpus, row: Row, probability: float) -> str:
-    """What the verdict depends on most, and the probability without it."""
-    name, instead = known.counterfactual(row)
-    return (
-        f"Most depends on {in_words(name)}: with the corpus's mean in its place the {probability:.0%} would be "
-        f"{instead:.0%}."
-    )
-
-
-def in_words(trait: str) -> str:
-    """A trait's name in words."""
-    name, _, form = trait.partition(", ")
-    words = name.replace("_", " ").replace("jacobian", "Jacobian").replace("parameter norm", "weight norm")
-    words = words.replace("log probability", "log-probability")
-    if form == "level":
-        return f"the {words}"
-    return f"the change of the {words} in the {'last doubling' if form == 'change' else 'doubling before the last'}"

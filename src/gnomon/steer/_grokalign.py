@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._kinds import check_fields
+from gnomon._precision import outside_inference
 from gnomon.autodiff import (
     Model,
     Tape,
@@ -160,6 +161,7 @@ class GrokAlign:
         _require(model, x)
         coefficient = self._coefficient()
         if coefficient is None:
+            x = outside_inference(x)
             logits = outputs_of(model(x), x)
             penalty = _zero(logits)
         else:

@@ -1,6 +1,7 @@
 """Input noise: Gaussian noise on the inputs that shrinks as the training set is learned."""
 
 import math
+import numbers
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -11,7 +12,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import ArgumentTypeError, ShapeError, public
-from gnomon.steer._parameters import require_entries
+from gnomon.steer._parameters import not_the_state, require_entries
 
 
 @overload
@@ -43,7 +44,7 @@ def noise_level(
         >>> gnomon.noise_level(0.0), gnomon.noise_level(1.0)
         (0.06, 0.03)
     """
-    if not isinstance(train_accuracy, Tensor | float | int):
+    if not isinstance(train_accuracy, Tensor | numbers.Real):
         raise ArgumentTypeError(
             "train_accuracy",
             "a number or a tensor",
@@ -122,7 +123,7 @@ class InputNoise:
         noise = InputNoise(generator=generator)
         loss = cross_entropy(model(noise(x)), labels)
         ...
-        noise.train_accuracy = accuracy(model(x_train), labels_train)
+        noise.train_accuracy = accuracy(model(x_train), labels_train).mean()
 
     Measure the accuracy on clean inputs, as often as you like: the level is constant from `1 - least / largest` on.
     A checkpoint needs this object and its generator; a resumed run is then bit for bit the uninterrupted one.
@@ -166,5 +167,8 @@ class InputNoise:
         Raises:
             CheckpointError: if it is a state of something else.
         """
-        require_entries(state_dict, "InputNoise", train_accuracy=float | int | Tensor)
-        self.train_accuracy = state_dict["train_accuracy"]
+        require_entries(state_dict, "InputNoise", train_accuracy=numbers.Real | Tensor)
+        found = state_dict["train_accuracy"]
+        if not torch.as_tensor((found >= 0) & (found <= 1)).all():
+            raise not_the_state("a train_accuracy in [0, 1]", found, "InputNoise")
+        self.train_accuracy = found

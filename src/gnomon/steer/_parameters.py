@@ -1,5 +1,6 @@
 """The parameters that a method steers, by name, and their gradients."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -8,7 +9,7 @@ from torch import Tensor
 from torch.linalg import vector_norm
 
 from gnomon import _checks
-from gnomon._precision import single
+from gnomon._precision import in_single, single
 from gnomon.errors import ArgumentTypeError, CheckpointError, EmptyError, RangeError
 
 
@@ -101,15 +102,32 @@ def first_nonfinite(gradients: Mapping[int, Tensor]) -> int | None:
 
 
 def joint_norm(tensors: Iterable[Tensor]) -> Tensor:
-    """The norm of all entries together, in float32 at least."""
-    norms = [vector_norm(_rows(tensor)) for tensor in tensors]
-    return vector_norm(torch.stack([norm.to(norms[0]) for norm in norms]))
+    """The norm of all entries together, in float32 at least.
+
+    Where squares overflow, or are so small that they lose digits, the largest entry is divided out first.
+    """
+    tensors = [tensor for tensor in tensors if tensor.numel()]
+    norm = _together([_norm(tensor) for tensor in tensors])
+    limits = torch.finfo(norm.dtype)
+    if (limits.tiny / limits.eps) ** 0.5 < norm < math.inf:
+        return norm
+    largest = _together([vector_norm(in_single(tensor), math.inf) for tensor in tensors], math.inf)
+    if not 0 < largest < math.inf:
+        return largest
+    return _together([_norm(in_single(tensor) / largest.to(tensor.device)) for tensor in tensors]) * largest
 
 
-def _rows(tensor: Tensor) -> Tensor:
-    """The norms of the rows: in one sum, 10⁷ squares are 2e-4 off on a CPU. Not flattened, since it may be sharded."""
+def _together(norms: Sequence[Tensor], order: float = 2) -> Tensor:
+    """The norm of norms, on the device of the first; 0 of none."""
+    return vector_norm(torch.stack([norm.to(norms[0]) for norm in norms]), order) if norms else torch.zeros(())
+
+
+def _norm(tensor: Tensor) -> Tensor:
+    """The norm from those of the rows: in one sum, 10⁷ squares are 2e-4 off on a CPU. It may be sharded by rows."""
     inner = tuple(range(1, tensor.ndim))
-    return vector_norm(tensor, dim=inner, dtype=single(tensor.dtype)) if inner else tensor.to(single(tensor.dtype))
+    rows = vector_norm(tensor, dim=inner, dtype=single(tensor.dtype)) if inner else in_single(tensor)
+    exact = rows.dtype if rows.device.type == "mps" else torch.float64  # which it does not have
+    return vector_norm(rows, dtype=exact).to(rows.dtype)
 
 
 def norm_of(tensor: Tensor) -> str:

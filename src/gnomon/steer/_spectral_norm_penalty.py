@@ -105,7 +105,8 @@ class SpectralNormPenalty:
             for _ in range(self.iterations):
                 v = unit(matrix.T @ u)
                 onwards = unit(matrix @ v)
-                u = torch.where(onwards.any(), onwards, u)  # a matrix that is zero now may not stay so
+                # A matrix that is zero or NaN now may not stay so.
+                u = torch.where(onwards.any() & onwards.isfinite().all(), onwards, u)
             self._directions[i] = u
         return (u @ matrix @ v).square()
 

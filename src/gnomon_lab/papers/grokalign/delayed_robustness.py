@@ -161,7 +161,7 @@ def rests(records: Sequence[Record]) -> bool:
 
 
 def stops_at(records: Sequence[Record]) -> int | None:
-    """The first reading at which `plateau` with `RESTS` would have ended GrokAlign's training; None if there is none."""
+    """The first reading at which `plateau` with `RESTS` would have ended GrokAlign's training; None if none."""
     ours = [record for record in records if record["arm"] == "GrokAlign"]
     return next((ours[end - 1]["step"] for end in range(1, len(ours) + 1) if rests(ours[:end])), None)
 

@@ -149,7 +149,7 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
         most("R stays orthogonal: largest entry of RRᵀ - 1", "theorem 3.2", ORTHOGONAL, KINDS, largest("defect")),
         most("a map that truncates nothing is recognised and rests: distance that β moves, in spreads, and R",
              "proposition 4.1, first case", ORTHOGONAL, rest, restless),
-        most("a map that truncates all is recognised and rests, as printed: distance that β moves, of that to its target",
+        most("a map that truncates all is recognised and rests, as printed: distance that β moves, of that to go",
              "proposition 4.1, second case", SOLVED, rest, drifting),
         most("its R rests and β + ỹ decays with e^-s: relative distance", "as corrected in docs/errata.md", SOLVED,
              rest, lambda arm: max(off_exponential(arm), unrest(arm))),
