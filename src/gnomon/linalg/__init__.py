@@ -14,7 +14,7 @@ from gnomon.linalg._lanczos import Lanczos, lanczos
 from gnomon.linalg._polar_decomposition import PolarDecomposition, polar_decomposition
 from gnomon.linalg._products import Products
 from gnomon.linalg._roots import SavedTensors, psd_root
-from gnomon.linalg._spectra import top_share
+from gnomon.linalg._spectra import over_largest, scaled_gram, top_share
 from gnomon.linalg._squared_norm import BLOCK, SquaredNorm, interval, share_of, squared_norm, student
 from gnomon.linalg._top_eigenvectors import Eigenvectors, top_eigenvectors
 
@@ -48,10 +48,12 @@ __all__ = [
     "lanczos",
     "length",
     "norm",
+    "over_largest",
     "polar_decomposition",
     "psd_root",
     "root",
     "scaled",
+    "scaled_gram",
     "share_of",
     "size_of",
     "smaller",

@@ -1,7 +1,5 @@
 """Spectra of batches of matrices."""
 
-import math
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -16,13 +14,24 @@ def top_share(matrix: Float[Tensor, "n r s"]) -> Float[Tensor, "n"]:
     From the eigenvalues of the smaller Gram matrix: its largest eigenvalue is as exact as the singular value, and its
     gradient has no division by gaps between singular values.
     """
-    grams = torch.cat([scaled_gram(part) for part in torch.split(matrix, max(1, BLOCK // matrix[0].numel()))])
+    grams, _ = scaled_gram(matrix)
     total = grams.diagonal(dim1=1, dim2=2).sum(1)
     return torch.linalg.eigvalsh(grams)[:, -1] / torch.where(total > 0, total, 1)
 
 
-def scaled_gram(matrix: Float[Tensor, "n r s"]) -> Float[Tensor, "n q q"]:
-    """The smaller Gram matrix of each matrix divided by its largest entry, whose square cannot overflow."""
-    largest = torch.linalg.vector_norm(matrix.detach(), math.inf, (1, 2), keepdim=True)
-    matrix = matrix / torch.where(largest > 0, largest, 1)
-    return matrix @ matrix.mT if matrix.shape[1] <= matrix.shape[2] else matrix.mT @ matrix
+def scaled_gram(matrix: Float[Tensor, "n r s"]) -> tuple[Float[Tensor, "n q q"], Float[Tensor, "n"]]:
+    """The smaller Gram matrix of each matrix divided by its largest entry, and that entry."""
+    wide = matrix.shape[1] <= matrix.shape[2]
+
+    def gram(part: Tensor) -> tuple[Tensor, Tensor]:
+        part, largest = over_largest(part)
+        return part @ part.mT if wide else part.mT @ part, largest
+
+    parts = [gram(part) for part in torch.split(matrix, max(1, BLOCK // matrix[0].numel()))]
+    return torch.cat([products for products, _ in parts]), torch.cat([largest for _, largest in parts])
+
+
+def over_largest(matrix: Float[Tensor, "n r s"]) -> tuple[Float[Tensor, "n r s"], Float[Tensor, "n"]]:
+    """Each matrix divided by its largest entry, so that squares neither overflow nor underflow, and that entry."""
+    largest = matrix.detach().abs().amax((1, 2))
+    return matrix / torch.where(largest > 0, largest, 1).view(-1, 1, 1), largest

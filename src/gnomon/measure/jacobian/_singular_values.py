@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision, single
+from gnomon._precision import full_precision
 from gnomon.autodiff import RTOL, JacobianOperator, Model, Tape, jacobian_gram, map_tapes
 from gnomon.linalg import Estimate, root, size_of
 from gnomon.measure._estimates import Accuracy, estimated, first_values, warn_if_inaccurate
@@ -79,13 +79,14 @@ def singular_values(
     Raises:
         ShapeError: if the outputs are not (n, c).
         EmptyError: if there are no samples.
-        RangeError: if x is not of floating point, or holds NaN or infinity; if the Jacobian does; if k is not from 1
-            to r.
+        RangeError: if x is not of floating point, or holds NaN or infinity; if the Jacobian does; if the dtype of x
+            does not hold the values; if k is not from 1 to r.
         UnsupportedModuleError: if BatchNorm in training mode mixes the samples, or the outputs do not lead back to x.
     Cost: c backward passes, and O(n c² d) for the Gram matrices; h for d where a linear layer of width h < d comes
         first. Precision: that of squares, so that values below the root of the dtype's epsilon times the first, 3e-4 in
-        float32, are noise. For the first value alone, 10 to 25 products, two of which cost three to four backward
-        passes.
+        float32, are noise; with such a layer, times $\|G\|\,\|W\|$, which is far larger than the first value where the
+        rows of W share a large component that G cancels, as before LayerNorm: pass a float64 network then. For the
+        first value alone, 10 to 25 products, two of which cost three to four backward passes.
     Example:
         >>> import torch, gnomon
         >>> layer = torch.nn.Linear(2, 2, bias=False)
@@ -100,11 +101,12 @@ def singular_values(
 
     def read(tape: Tape, start: int) -> dict[str, Tensor]:
         rank = min(tape.logits.shape[1], tape.x[0].numel())
-        # There are no decompositions in half precision.
-        products = jacobian_gram(tape).to(single(tape.x.dtype))
-        _checks.finite(jacobian=products)
-        squares = torch.linalg.eigvalsh(products).flip(1)[:, :rank]
-        return {"values": root(squares).to(tape.x.dtype)}
+        products, scale = jacobian_gram(tape)
+        _checks.finite(jacobian=scale)
+        values = root(torch.linalg.eigvalsh(products).flip(1)[:, :rank]) * scale.unsqueeze(1)
+        values = values.to(tape.x.dtype)
+        _checks.held("jacobian", "singular values", values)
+        return {"values": values}
 
     return map_tapes(model, x, read, jacobian=1, memory=memory)["values"]
 
