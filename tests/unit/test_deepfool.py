@@ -158,6 +158,36 @@ def test_scaling_and_common_outputs_change_nothing():
     torch.testing.assert_close(deepfool(lambda points: model(points) + common(points), x).perturbation, expected)
 
 
+@pytest.mark.parametrize("size", [2.0**-83, 2.0**83])
+def test_outputs_whose_squares_are_beyond_the_range_of_float32(size):
+    """By powers of two, so that there is no rounding."""
+    model, x = net(6, 24, 5).float(), normal(20, 6).float()
+    expected, found = deepfool(model, x), deepfool(lambda points: size * model(points), x)
+    assert expected.flipped.all()
+    torch.testing.assert_close(vars(found), vars(expected))
+
+
+@pytest.mark.parametrize("away", [2.0**-83, 2.0**83])
+def test_distances_whose_squares_are_beyond_the_range_of_float32(away):
+    model, x = net(6, 24, 5).float(), normal(20, 6).float()
+    with torch.no_grad():
+        for layer in (model[0], model[2]):
+            layer.bias.zero_()
+    expected, found = deepfool(model, x), deepfool(model, x * away)
+    assert expected.flipped.all()
+    torch.testing.assert_close(found.norm / away, expected.norm)
+    torch.testing.assert_close(found.robustness, expected.robustness)
+    assert torch.equal(found.reached, expected.reached)
+
+
+def test_a_distance_that_float32_does_not_hold_is_none():
+    """Of outputs 1 and 0 and slopes 1e-30 the distance is 1e30, of slopes 1e-40 1e40."""
+    for slope, flips in ((1e-30, True), (1e-40, False)):
+        found = deepfool(lambda x, slope=slope: torch.cat([1 + slope * x, -slope * x], 1), torch.zeros(3, 1))
+        assert (found.flipped == flips).all()
+        torch.testing.assert_close(found.norm, torch.full((3,), 0.51e30 if flips else 0.0))
+
+
 @pytest.mark.parametrize("size", [1, 3, 20])
 def test_any_partition_and_any_budget_give_the_same(size):
     model, x = net(6, 24, 24, 5), normal(20, 6)

@@ -11,6 +11,7 @@ from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.autodiff import Model, Tape, map_tapes, observe
 from gnomon.errors import ShapeError
+from gnomon.linalg import length, unit
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ def deepfool(
         The perturbations, in the dtype and on the device of x. Where `flipped`, the norm is at least the distance to
         another class; for a linear classifier it is that distance times 1 + overshoot, in one step. Invariant under
         positive scaling of the outputs, and under adding one function to all of them. A sample that no step can move,
-        because all outputs have y's gradient, or because one with another gradient ties with y, is given up at once.
+        because all outputs have y's gradient, because one with another gradient ties with y, or because the dtype does
+        not hold the distance, is given up at once.
     Raises:
         ShapeError: if the outputs are not (n, c), or c is 1.
         EmptyError: if there are no samples.
@@ -122,7 +124,7 @@ def deepfool(
         left = predicted(waiting)
         reached, steps = left.clone(), torch.zeros_like(left)
         for _ in range(max_steps):
-            least = overshoot * torch.linalg.vector_norm(total[waiting].flatten(1), dim=1)
+            least = overshoot * length(total[waiting].flatten(1))
             step = _steps_to_boundary(model, moved(waiting), left[waiting], least, memory)
             total[waiting] += step
             steps[waiting] += 1
@@ -131,8 +133,8 @@ def deepfool(
             if len(waiting) == 0:
                 break
         perturbation = stretch * total
-        norm, length = (torch.linalg.vector_norm(part.flatten(1), dim=1) for part in (perturbation, x))
-        robustness = torch.where(norm > 0, norm / length, 0)
+        norm = length(perturbation.flatten(1))
+        robustness = torch.where(norm > 0, norm / length(x.flatten(1)), 0)
     return DeepFool(perturbation, norm, robustness, left, reached, reached != left, steps)
 
 
@@ -152,10 +154,12 @@ def _steps_to_boundary(
         y, rows = classes[part, None], jacobian.flatten(2)
         gap = logits.gather(1, y) - logits
         apart = rows - rows.take_along_dim(y[..., None], 1)
-        length = torch.linalg.vector_norm(apart, dim=2)
-        distance = torch.where(length > 0, gap / length, torch.inf).scatter(1, y, torch.inf)
+        # Instead of its zeros, since lengths of zero take longer to compute.
+        apart.scatter_(1, y[..., None].expand_as(apart[:, :1]), 1)
+        slope = length(apart)
+        distance = torch.where(slope > 0, gap / slope, torch.inf).scatter(1, y, torch.inf)
         nearest, k = distance.min(1, keepdim=True)
-        direction = (apart / length.unsqueeze(2)).take_along_dim(k[..., None], 1).squeeze(1)
+        direction = unit(apart.take_along_dim(k[..., None], 1).squeeze(1))
         step = torch.where(nearest < torch.inf, nearest.maximum(least[part, None]) * direction, 0)
         return {"step": step.view_as(tape.x)}
 
