@@ -247,6 +247,21 @@ def test_too_few_passes_are_said():
         gnomon.gauss_newton_eigenvalues(model, x, labels, k=9, rtol=1e-9, passes=16)
 
 
+@both
+def test_the_limit_that_bound_is_said(eigenvalues, trace, whole):
+    (x, labels), model = samples(30, 4), network(4, 40, 3)
+    vector = 8 * sum(parameter.numel() for parameter in model.parameters())
+    within = partial(eigenvalues, model, x, labels, k=8, rtol=1e-9)
+    with pytest.warns(RuntimeWarning, match=r"within 18 passes. Allow more passes.$"):
+        assert within(passes=18, memory=64 * vector).passes == 18
+    for passes in (None, 1000):
+        with pytest.warns(RuntimeWarning, match=r"within the 17 passes that the memory allows. Allow more memory.$"):
+            assert within(passes=passes, memory=34 * vector).passes == 17
+    # Two for each eigenvalue are taken in any case.
+    with pytest.warns(RuntimeWarning, match=r"within the 16 passes that the memory allows. Allow more memory.$"):
+        assert within(memory=2 * vector).passes == 16
+
+
 class Once(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):

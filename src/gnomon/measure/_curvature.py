@@ -55,8 +55,13 @@ def _losses(loss: Loss, logits: Float[Tensor, "n c"], labels: Shaped[Tensor, "n 
     return sample_losses(loss, in_single(logits), labels)
 
 
-def eigenvalues(matrix: Matrix, k: int, accuracy: Accuracy, memory: int | None) -> Estimate:
-    """The k largest eigenvalues, from a Krylov space that fits into the memory.
+def steps_that_fit(matrix: Matrix, k: int, memory: int | None) -> int:
+    """How many steps towards k eigenvalues the memory allows: as many as it holds vectors, at least two for each."""
+    return max(2 * k, _room(matrix, memory))
+
+
+def eigenvalues(matrix: Matrix, k: int, accuracy: Accuracy, fitting: int) -> Estimate:
+    """The k largest eigenvalues, from as many steps as fit into the memory.
 
     Raises:
         RangeError: if there are fewer than k.
@@ -65,7 +70,7 @@ def eigenvalues(matrix: Matrix, k: int, accuracy: Accuracy, memory: int | None) 
     if not 1 <= k <= min(p, accuracy.passes):
         advice = "Ask for fewer." if k > 1 else "Ask for one."
         raise RangeError("k", f"1 to {min(p, accuracy.passes)}, the parameters or the passes", k, advice)
-    most = min(accuracy.passes, max(2 * k, _room(matrix, memory)))
+    most = min(accuracy.passes, fitting)
     found = lanczos(matrix.multiply, matrix.vectors.zeros(), k, accuracy.rtol, most, accuracy.seed)
     return Estimate(found.values, found.errors, torch.tensor(found.passes, device=found.values.device))
 

@@ -94,20 +94,26 @@ def norm_of(jacobian: JacobianOperator, accuracy: Accuracy) -> Estimate:
     return jacobian.known[accuracy]
 
 
-def warn_if_inaccurate(name: str, estimate: Estimate, accuracy: Accuracy, size: Tensor | None = None) -> Estimate:
+def warn_if_inaccurate(
+    name: str, estimate: Estimate, accuracy: Accuracy, size: Tensor | None = None, *, fitting: int | None = None
+) -> Estimate:
     """The estimate, with a warning if it is less accurate than requested.
 
-    The error is measured relative to the value, or to the largest of several, unless a size is given.
+    The error is measured relative to the value, or to the largest of several, unless a size is given. Where memory
+    limits the passes too, `fitting` is the number that it allows.
     """
     if size is None:
         size = estimate.value if estimate.value.ndim == 1 else estimate.value.amax(1, keepdim=True)
     # Rounding counts as well.
     beyond = estimate.error > (accuracy.rtol + 4 * torch.finfo(size.dtype).eps) * size
     if beyond.any():
+        limit = f"{accuracy.passes} passes. Allow more passes."
+        if fitting is not None and int(estimate.passes.max()) == fitting < accuracy.passes:
+            limit = f"the {fitting} passes that the memory allows. Allow more memory."
         worst = float(torch.where(size > 0, estimate.error / size, 0).max())
         warnings.warn(
             f"{name}: expected an error of at most {accuracy.rtol:.2g} of the value, got up to {worst:.2g}, at "
-            f"{int(beyond.sum())} of {beyond.numel()} values, within {accuracy.passes} passes. Allow more passes.",
+            f"{int(beyond.sum())} of {beyond.numel()} values, within {limit}",
             RuntimeWarning,
             stacklevel=4,
         )

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from gnomon._precision import full_precision
 from gnomon.autodiff import RTOL
 from gnomon.linalg import Estimate, size_of
-from gnomon.measure._curvature import eigenvalues, gauss_newton
+from gnomon.measure._curvature import eigenvalues, gauss_newton, steps_that_fit
 from gnomon.measure._estimates import Accuracy, warn_if_inaccurate
 from gnomon.measure._losses import Loss
 
@@ -50,8 +50,9 @@ def gauss_newton_eigenvalues(
         rtol: the relative error at which it stops.
         passes: the largest number of products; default: 256. A warning says if they do not suffice.
         seed: the seed of the random starting vector, which is drawn independently of training's random numbers.
-        memory: bytes to use; default: 512 MiB. Samples are processed in chunks that fit, and steps are taken only as
-            far as they fit.
+        memory: bytes to use; default: 512 MiB. Samples are processed in chunks that fit, and half of it holds the
+            vectors, one for each product: their number is limited too, though not below 2k. The warning says which
+            limit it was.
     Returns:
         The estimates (k), the largest first, at least 0 for a convex loss; unit: loss per parameter squared. The error
         holds with a probability of 95 %: for the first, by a bound, this includes that no larger one was missed; for
@@ -74,5 +75,7 @@ def gauss_newton_eigenvalues(
         True
     """
     accuracy = Accuracy.of(rtol, passes, seed)
-    found = eigenvalues(gauss_newton(model, x, labels, loss, memory), k, accuracy, memory)
-    return warn_if_inaccurate("gauss_newton_eigenvalues", found, accuracy, size_of(found.value))
+    matrix = gauss_newton(model, x, labels, loss, memory)
+    fitting = steps_that_fit(matrix, k, memory)
+    found = eigenvalues(matrix, k, accuracy, fitting)
+    return warn_if_inaccurate("gauss_newton_eigenvalues", found, accuracy, size_of(found.value), fitting=fitting)
