@@ -115,6 +115,40 @@ def test_at_initialisation_the_ansatz_seems_to_hold_already():
     torch.testing.assert_close(root, expected, rtol=0, atol=0.04)
 
 
+@pytest.mark.parametrize("size", [2.0**-83, 2.0**83])
+@pytest.mark.parametrize("samples", [4, 20])
+def test_outer_products_beyond_the_range_of_float32(size, samples):
+    """By powers of two, so that there is no rounding."""
+    model, x = mlp((6, 9, 8, 3), generator=torch.Generator().manual_seed(0)), normal(samples, 6).float()
+    layers, agops, tables = ["", *map(str, (0, 2, 4))], [], []
+    for factor in (1, size):
+        with torch.no_grad():
+            model[4].weight *= factor
+        moments = AGOP(layers)
+        moments.update(model, x)
+        agops.append(moments.compute())
+        tables.append(nfa_table(model, x))
+    for name in layers:
+        torch.testing.assert_close(agops[1][name].dense() / size**2, agops[0][name].dense())
+        torch.testing.assert_close(gnomon.effective_rank(agops[1][name]), gnomon.effective_rank(agops[0][name]))
+    torch.testing.assert_close(tables[1].cosine, tables[0].cosine)
+    torch.testing.assert_close(tables[1].pearson, tables[0].pearson)
+    # The root has half the digits.
+    torch.testing.assert_close(tables[1].pearson_root, tables[0].pearson_root, rtol=0, atol=1e-6)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_a_diverged_network_is_named(value):
+    model, x = mlp((5, 6, 2)), normal(4, 5).float()
+    with torch.no_grad():
+        model[2].weight.fill_(value)
+    with pytest.raises(
+        RangeError, match=r"^nfa_table\(model\): expected gradients whose outer products float64 can hold"
+    ):
+        nfa_table(model, x)
+
+
 @pytest.mark.bad_input
 def test_bad_layers_are_named():
     model, x = mlp((5, 6, 2)), normal(4, 5).float()

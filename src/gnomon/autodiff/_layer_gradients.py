@@ -18,7 +18,7 @@ from gnomon.autodiff._layers import layer_named, multiplies, weight_of
 from gnomon.autodiff._observation import map_tapes
 from gnomon.autodiff._run import Model
 from gnomon.autodiff._tape import Call, Tape
-from gnomon.errors import ShapeError, UnsupportedModuleError
+from gnomon.errors import RangeError, ShapeError, UnsupportedModuleError
 from gnomon.linalg import Covariance, GramSum, psd_root
 
 
@@ -91,7 +91,9 @@ def add_gradients(
     for names, (place, outer) in behind.items():
         total = outer.total()
         if total is not None:
-            rows = place.through(total.dense())
+            matrix = total.dense()
+            _require_finite(matrix, names[0])
+            rows = place.through(matrix)
             for name in names:
                 sums[name].add(rows)
 
@@ -242,6 +244,17 @@ def _gradients(
             raise UnsupportedModuleError("layers", "layers of real numbers", got, "Leave it out.")
         found.append((((name, *others), place), gradient))
     return found
+
+
+def _require_finite(matrix: Tensor, name: str) -> None:
+    """Raises RangeError about the layer of this name if its gradients or their products are not finite."""
+    if not matrix.isfinite().all():
+        raise RangeError(
+            "model",
+            "gradients whose outer products float64 can hold",
+            f"NaN, infinity or larger ones at layer {name!r}",
+            "A diverged network is the usual cause; if it is finite, change the unit of its outputs.",
+        )
 
 
 def _missing(name: str) -> Never:

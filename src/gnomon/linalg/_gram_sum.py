@@ -1,15 +1,18 @@
 """Sums of outer products of rows that arrive bit by bit, exact or as a sketch."""
 
+import math
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gnomon.linalg._covariance import Covariance, Factored, covariance, smaller
+from gnomon.linalg._covariance import Covariance, Dense, Factored, covariance
 
 BLOCK = 4096
 """Rows whose product is computed at once: enough to be fast, few enough for the cache and for float32."""
+SQUARED = 1e12
+"""Between its inverse and this, a largest entry has a square that keeps its digits in float32, as have sums of such."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +32,8 @@ class GramSum:
     r"""$F^\top F$ for rows that arrive bit by bit: held as rows while these are fewer than columns, then in full.
 
     Products over up to 4,096 rows, or p if that is more, are computed in the rows' own dtype, and summed in float64:
-    float32 loses nothing with the number of rows. With a limit, at most that many rows are kept, by Frequent
-    Directions.
+    float32 loses nothing with the number of rows, nor with their size. With a limit, at most that many rows are kept,
+    by Frequent Directions.
 
     Args:
         settled: the sum so far, as one matrix, in full if it is square and as rows if not; empty for none.
@@ -70,7 +73,7 @@ class GramSum:
             return Factored(torch.cat([*settled, *self.pending]).double())
         parts = [*map(covariance, settled)]
         if self.pending:
-            parts.append(smaller(self.pending[0] if len(self.pending) == 1 else torch.cat(self.pending)))
+            parts.append(_products(self.pending[0] if len(self.pending) == 1 else torch.cat(self.pending)))
         whole: Covariance = parts[0]
         for part in parts[1:]:
             whole = whole + part
@@ -79,6 +82,21 @@ class GramSum:
     def width(self) -> int | None:
         """The number p of columns; None if no rows have arrived."""
         return next((part.shape[1] for part in (*self.settled, *self.pending) if part.numel()), None)
+
+
+def _products(rows: Float[Tensor, "r p"]) -> Covariance:
+    r"""$F^\top F$ in float64, as its rows if they are fewer than its columns.
+
+    Rows whose squares float32 might not hold are divided by a power of two first, which is exact.
+    """
+    if rows.shape[0] < rows.shape[1]:
+        return Factored(rows.double())
+    largest = max(abs(float(end)) for end in torch.aminmax(rows))
+    if 1 / SQUARED < largest < SQUARED:
+        return Dense(Factored(rows).dense().double())
+    # Within 2^±100, whose inverse float32 holds too.
+    scale = 2.0 ** min(max(math.frexp(largest)[1], -100), 100)
+    return Dense(Factored(rows / scale).dense().double() * scale**2)
 
 
 def frequent_directions(rows: Float[Tensor, "r p"], limit: int) -> tuple[Factored, Float[Tensor, ""]]:

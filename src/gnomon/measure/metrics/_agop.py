@@ -52,7 +52,8 @@ class AGOP(Metric):
         ShapeError: if the outputs are not (n, c), or a layer's input is not as wide as before.
         EmptyError: if there are no samples, or no layers.
         RangeError: if there is no layer of a name, a name is given twice, or `sketch` is below 1; if x is not of
-            floating point, or holds NaN or infinity.
+            floating point, or holds NaN or infinity; if float64 does not hold the outer products of the gradients at
+            the output of a weight.
         UnsupportedModuleError: if no path from the input to the outputs leads through a layer, or BatchNorm in training
             mode mixes the samples.
     Cost: c backward passes over the batch, and O(n c p²), with the layer's outputs q for p where it has a weight, and n

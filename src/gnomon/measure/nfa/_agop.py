@@ -62,7 +62,8 @@ def agop(
         RangeError: at NaN or infinity, if the dtype does not hold the matrix, or if rtol, passes or seed are out of
             range.
     Cost: O(n c p²) time, O(p²) memory. For an operator, about $(\operatorname{tr}G/\|G\|_F)^2 / (n\,\mathrm{rtol}^2)$
-        backward passes: few where there are many samples, or few directions carry G.
+        backward passes: few where there are many samples, or few directions carry G. Precision: squares below the
+        dtype's smallest number are 0, in float32 those of entries below 1e-23; `AGOP` keeps its sums in float64.
     Example:
         >>> import torch, gnomon
         >>> gnomon.agop(torch.tensor([[[2.0, 0.0]], [[0.0, 4.0]]]))
