@@ -5,7 +5,7 @@ Elsewhere no number leaves the device: a test that computes on one that stands i
 
 ERRORS = {
     *("_checks.py:class_labels", "_checks.py:every_class", "_checks.py:finite", "autodiff/_linear_map.py:follow"),
-    *("autodiff/_independence.py:differ", "autodiff/_independence.py:two_kinds", "data/_samples.py:_per_channel"),
+    *("autodiff/_randomness.py:differ", "autodiff/_independence.py:two_kinds", "data/_samples.py:_per_channel"),
     *("_checks.py:held", "dynamics/_central_path.py:_by_class", "models/_transformer.py:OneLayerTransformer.embed"),
     *("data/_samples.py:normalise", "dynamics/_bias_flow.py:bias_flow", "dynamics/_bias_flow.py:require_one_cluster"),
     *("dynamics/_central_path.py:_of_full_rank", "dynamics/_integration.py:require_times"),

@@ -29,7 +29,8 @@ def features(
         The input of the layer: the first tensor that it was given, by position or by name, at its last call.
     Raises:
         UnsupportedModuleError: if the network does not end in a linear layer and none is named, if the pass does not
-            reach the layer, or if BatchNorm in training mode mixes the samples.
+            reach the layer, or if in training mode BatchNorm mixes the samples, or Dropout hides whether a named layer
+            sees them in order.
         RangeError: if there is no such layer, listing those that exist; at NaN or infinity.
         ShapeError: if the outputs are not (n, c).
         EmptyError: if there are no samples.

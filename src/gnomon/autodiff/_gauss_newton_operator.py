@@ -55,7 +55,8 @@ class GaussNewtonOperator:
     Attributes:
         vectors: the position of each parameter in a vector.
     Raises:
-        UnsupportedModuleError: if samples mix, nothing is trainable, or a layer has no second derivative.
+        UnsupportedModuleError: if samples mix, random numbers change the outputs, nothing is trainable, or a layer has
+            no second derivative.
     """
 
     def __init__(

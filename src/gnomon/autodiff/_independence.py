@@ -10,6 +10,7 @@ from jaxtyping import Shaped
 from torch import Tensor, nn
 
 from gnomon import _checks
+from gnomon.autodiff._randomness import differ, draws, forked, states
 from gnomon.autodiff._run import Model, recorded, run
 from gnomon.autodiff._tape import Call, recording
 from gnomon.errors import GnomonError, UnsupportedModuleError
@@ -27,7 +28,37 @@ def require_samples(model: Model, x: Shaped[Tensor, "n *d"], *, derivative: bool
     require_fixed_statistics(model)
 
 
-def require_independent_samples(model: Model, x: Shaped[Tensor, "n *d"]) -> None:
+def require_one_function(model: Model, x: Shaped[Tensor, "n *d"]) -> None:
+    """Raises unless samples do not mix, and random numbers do not change the function from one pass to the next.
+
+    torch's own layers that draw in training mode are known. What else draws, such as `torch.nn.functional.dropout`, is
+    noticed by the state of torch's generators, and what is drawn may be without effect. Numbers of other generators,
+    such as NumPy's, are not noticed.
+
+    Raises:
+        UnsupportedModuleError: if they do, or as `require_independent_samples`.
+    """
+    drawn = require_independent_samples(model, x)
+    expected = "a network that computes the same in each pass"
+    for name, module in model.named_modules() if isinstance(model, nn.Module) else ():
+        if draws(module):
+            got = f"{type(module).__name__} '{name}' drawing random numbers"
+            raise UnsupportedModuleError("model", expected, got, "Call model.eval() first.")
+    if not drawn:
+        return
+    own, _ = two_kinds(x)
+    with forked(own), recorded():
+        first, second = (run(model, torch.cat([own, own])).detach() for _ in range(2))
+    if differ(first, second):
+        raise UnsupportedModuleError(
+            "model",
+            expected,
+            f"outputs that change by {float((first - second).abs().max()):.2g} with the random numbers that are drawn",
+            "Call model.eval() first, or let it draw none.",
+        )
+
+
+def require_independent_samples(model: Model, x: Shaped[Tensor, "n *d"]) -> bool:
     """Raises unless the outputs of a sample stay the same when the other samples in the batch change.
 
     A sample is run between two others, and between two copies of itself: batches of the same shape, from the same state
@@ -35,6 +66,8 @@ def require_independent_samples(model: Model, x: Shaped[Tensor, "n *d"]) -> None
     network that is recurrent along them lets each see only those before it, and because with three the share of each in
     a mean is large.
 
+    Returns:
+        Whether a pass draws random numbers.
     Raises:
         UnsupportedModuleError: if samples mix, in a BatchNorm that uses batch statistics or otherwise, or if the
             network accepts these samples only all together.
@@ -42,7 +75,7 @@ def require_independent_samples(model: Model, x: Shaped[Tensor, "n *d"]) -> None
     require_fixed_statistics(model)
     own, other = two_kinds(x)
     try:
-        first, second = (beside(model, own, neighbour) for neighbour in (other, own))
+        (first, drawn), (second, _) = (beside(model, own, neighbour) for neighbour in (other, own))
     except (GnomonError, torch.OutOfMemoryError):
         raise
     except Exception as error:  # whatever the user's network raises
@@ -56,7 +89,7 @@ def require_independent_samples(model: Model, x: Shaped[Tensor, "n *d"]) -> None
             "of its own, with all that it depends on.",
         ) from error
     # Networks with other random number generators, or with state, differ from themselves, if only slightly.
-    if differ(first, second) and torch.equal(first, beside(model, own, other)):
+    if differ(first, second) and torch.equal(first, beside(model, own, other)[0]):
         raise UnsupportedModuleError(
             "model",
             "samples that do not mix",
@@ -65,6 +98,7 @@ def require_independent_samples(model: Model, x: Shaped[Tensor, "n *d"]) -> None
             "Usual causes: attention or a recurrent layer without batch_first, statistics over the batch. "
             "Let the network treat each sample by itself.",
         )
+    return drawn
 
 
 def require_fixed_statistics(model: Model) -> None:
@@ -125,15 +159,20 @@ def two_kinds(x: Shaped[Tensor, "n *d"]) -> tuple[Shaped[Tensor, "1 *d"], Shaped
         return own, made + 1 if torch.equal(made, own) and made.is_floating_point() else made
 
 
-def beside(model: Model, own: Shaped[Tensor, "1 *d"], neighbour: Shaped[Tensor, "1 *d"]) -> Shaped[Tensor, "c"]:
-    """The outputs of a sample between two equal ones."""
-    return tried(model, neighbour, own, neighbour)[1]
+def beside(
+    model: Model, own: Shaped[Tensor, "1 *d"], neighbour: Shaped[Tensor, "1 *d"]
+) -> tuple[Shaped[Tensor, "c"], bool]:
+    """The outputs of a sample between two equal ones, and whether random numbers were drawn."""
+    outputs, drawn = tried(model, neighbour, own, neighbour)
+    return outputs[1], drawn
 
 
-def tried(model: Model, *samples: Shaped[Tensor, "_ *d"]) -> Shaped[Tensor, "n c"]:
-    """The outputs of a pass over these samples together; restores the state of torch's random number generators."""
-    with torch.random.fork_rng([samples[0].device.index] if samples[0].is_cuda else []), recorded():
-        return run(model, torch.cat(samples)).detach()
+def tried(model: Model, *samples: Shaped[Tensor, "_ *d"]) -> tuple[Shaped[Tensor, "n c"], bool]:
+    """The outputs of a pass over these samples together, and whether torch drew random numbers, which it forgets."""
+    with forked(samples[0]), recorded():
+        before = states(samples[0])
+        outputs = run(model, torch.cat(samples)).detach()
+        return outputs, not all(map(torch.equal, before, states(samples[0])))
 
 
 def require_samples_in_order(
@@ -146,7 +185,7 @@ def require_samples_in_order(
     are run as they are, and in reverse: the rows then have to be reversed too.
 
     Raises:
-        UnsupportedModuleError: if they do not.
+        UnsupportedModuleError: if they do not, or random numbers that change them hide whether they do.
     """
     with torch.inference_mode(False):
         some = x[:FEW].detach().clone()
@@ -167,6 +206,7 @@ def require_samples_in_order(
     wrong = [k for k, (one, other) in enumerate(zip(forth, back, strict=True)) if moved(one, other)]
     # A network with state differs from itself.
     if wrong and all(map(torch.equal, chain(*forth), chain(*rows_of(some, inputs_of(model, some, layers))))):
+        require_one_function(model, x)
         raise UnsupportedModuleError(
             argument,
             "a layer whose input has the samples in their order",
@@ -197,14 +237,6 @@ def inputs_of(
 def moved(forth: Sequence[Tensor], back: Sequence[Tensor]) -> bool:
     """Whether a layer's inputs for the reversed samples differ from its inputs for the samples, reversed."""
     return any(differ(one, other.flip(0)) for one, other in zip(forth, back, strict=False))
-
-
-def differ(one: Shaped[Tensor, "*c"], other: Shaped[Tensor, "*c"]) -> bool:
-    """Whether two results differ by more than rounding; where they are NaN, they do not."""
-    if not one.is_floating_point() or one.numel() == 0:
-        return not torch.equal(one, other)
-    scale = torch.maximum(one.abs().max(), other.abs().max())
-    return bool((one - other).abs().max() > torch.finfo(one.dtype).eps ** 0.5 * scale)
 
 
 def takes(model: Model, x: Shaped[Tensor, "n *d"]) -> bool:

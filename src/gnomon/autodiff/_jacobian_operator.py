@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision, single
-from gnomon.autodiff._independence import require_independent_samples, require_samples
+from gnomon.autodiff._independence import require_one_function, require_samples
 from gnomon.autodiff._memory import chunk_size
 from gnomon.autodiff._parameter_jacobian import mixture
 from gnomon.autodiff._run import Model, recorded
@@ -139,7 +139,7 @@ class JacobianOperator:
         ShapeError: if the outputs are not (n, c).
         EmptyError: if there are no samples.
         RangeError: if x is not of floating point, or holds NaN or infinity.
-        UnsupportedModuleError: if samples mix.
+        UnsupportedModuleError: if samples mix, or random numbers change the outputs, as Dropout's do in training mode.
     Example:
         >>> import torch, gnomon
         >>> layer = torch.nn.Linear(3, 2)
@@ -152,7 +152,7 @@ class JacobianOperator:
     @full_precision
     def __init__(self, model: Model, x: Float[Tensor, "n *d"], *, memory: int | None = None) -> None:
         require_samples(model, x, derivative=True)
-        require_independent_samples(model, x)
+        require_one_function(model, x)
         with torch.no_grad():
             outputs = forward(model, x[:2]).logits
         self.shape = (len(x), outputs.shape[1], *x.shape[1:])

@@ -8,7 +8,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from gnomon._precision import single
-from gnomon.autodiff._independence import require_independent_samples
+from gnomon.autodiff._independence import require_one_function
 from gnomon.autodiff._run import recorded, run
 from gnomon.autodiff._single_steps import in_single_steps
 from gnomon.errors import UnsupportedModuleError
@@ -18,9 +18,10 @@ def trainable(model: nn.Module, x: Shaped[Tensor, "n *d"]) -> dict[str, Tensor]:
     """The trainable parameters by name, each once however often it is shared.
 
     Raises:
-        UnsupportedModuleError: if the model has none, or complex ones, or its samples mix.
+        UnsupportedModuleError: if the model has none, or complex ones, if its samples mix, or if random numbers change
+            its outputs: chunks of samples take second passes, which have to be of the same function.
     """
-    require_independent_samples(model, x)
+    require_one_function(model, x)
     parameters: dict[str, Tensor] = {name: p for name, p in model.named_parameters() if p.requires_grad}
     if not parameters:
         raise UnsupportedModuleError(

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gnomon import _checks
-from gnomon.autodiff._independence import require_independent_samples, require_samples_in_order
+from gnomon.autodiff._independence import require_one_function, require_samples_in_order
 from gnomon.autodiff._layers import named_weights, weight_of
 from gnomon.autodiff._memory import chunk_size
 from gnomon.autodiff._run import run, uncompiled
@@ -27,13 +27,13 @@ def weight_path(
 
     Raises:
         UnsupportedModuleError: if a layer is not one with a weight, is not called once, is complex, does not lead to
-            the next, or if samples mix.
+            the next, if samples mix, or if random numbers change the outputs.
         ShapeError: if a layer's input does not have one row per sample.
         RangeError: if there is no layer with one of the names.
         EmptyError: if there are none.
     """
     named = named_weights(model, layers)
-    require_independent_samples(model, x)
+    require_one_function(model, x)
     require_samples_in_order(model, x, named.values(), "layers")
     tape = forward(model, x[:2].detach(), named)
     _require_path(tape, named)

@@ -94,7 +94,7 @@ def layer_collapse(
         features. No graph is kept.
     Raises:
         UnsupportedModuleError: if a layer is not one with a weight, is not called exactly once, or does not follow the
-            previous one, or if BatchNorm in training mode mixes the samples.
+            previous one, or if in training mode BatchNorm mixes the samples or Dropout draws random numbers.
         ShapeError: if labels are not (n), the outputs not (n, k), or a layer's input does not have one row per sample.
         EmptyError: if there are no samples, or all are of one class.
         RangeError: at NaN or infinity, at a label that is not a class, at a name that is not a layer's, or at a single

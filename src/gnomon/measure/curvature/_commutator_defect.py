@@ -67,7 +67,8 @@ def commutator_defect(
         ShapeError: if the outputs are not (n, c), or labels do not go with them.
         EmptyError: if there are no samples.
         RangeError: at NaN or infinity, in the loss too, at labels that are not classes, or at a setting out of range.
-        UnsupportedModuleError: if samples mix, nothing is trainable, or a layer has no second derivative.
+        UnsupportedModuleError: if samples mix, Dropout draws random numbers, nothing is trainable, or a layer has no
+            second derivative.
     Cost: a forward pass over each of the 18 batches, and three backward passes.
     Example:
         >>> import torch, gnomon

@@ -58,7 +58,8 @@ def gauss_newton_trace(
         ShapeError: if the outputs are not (n, c), or labels do not go with them.
         EmptyError: if there are no samples.
         RangeError: at NaN or infinity, in the loss too, at labels that are not classes, or at a setting out of range.
-        UnsupportedModuleError: if samples mix, nothing is trainable, or a layer has no second derivative.
+        UnsupportedModuleError: if samples mix, Dropout draws random numbers, nothing is trainable, or a layer has no
+            second derivative.
     Cost: a forward pass and two backward, and three backward passes for each of 24 to 64 products. Memory for 32
         vectors over all parameters. Precision: products in float32 have about six digits.
     Example:

@@ -45,7 +45,8 @@ def gradient_sharpness(
         ShapeError: if the outputs are not (n, c), or labels do not go with them.
         EmptyError: if there are no samples.
         RangeError: at NaN or infinity, in the loss too, or at labels that are not classes.
-        UnsupportedModuleError: if samples mix, nothing is trainable, or a layer has no second derivative.
+        UnsupportedModuleError: if samples mix, Dropout draws random numbers, nothing is trainable, or a layer has no
+            second derivative.
     Cost: a forward pass, and three backward passes.
     Example:
         >>> import torch, gnomon

@@ -54,7 +54,8 @@ def batch_gradients(
         EmptyError: if there are no samples.
         RangeError: at NaN or infinity, in outputs, loss and gradients too; at labels that are not classes, and at
             settings out of range.
-        UnsupportedModuleError: if BatchNorm in training mode mixes the samples, or nothing is trainable.
+        UnsupportedModuleError: if in training mode BatchNorm mixes the samples or Dropout draws random numbers, or if
+            nothing is trainable.
     Cost: a forward and a backward pass over the samples, in as many pieces as there are batches, and O(b p).
     Example:
         >>> import torch, gnomon

@@ -65,7 +65,8 @@ def gradient_disparity(
         EmptyError: if there are no samples.
         RangeError: at NaN or infinity, in outputs, loss and gradients too; at labels that are not classes, and at
             settings out of range; if there are too few samples, or if all losses of a batch to be rescaled are equal.
-        UnsupportedModuleError: if BatchNorm in training mode mixes the samples, or nothing is trainable.
+        UnsupportedModuleError: if in training mode BatchNorm mixes the samples or Dropout draws random numbers, or if
+            nothing is trainable.
     Cost: a forward and a backward pass over the batches, and O(s p) memory.
     Example:
         >>> import torch, gnomon

@@ -59,8 +59,8 @@ def centroid_rate(
             number.
         EmptyError: if there are no samples.
         RangeError: at NaN or infinity, in the loss too.
-        UnsupportedModuleError: if BatchNorm in training mode mixes the samples, nothing is trainable, or a layer
-            has no second derivative.
+        UnsupportedModuleError: if in training mode BatchNorm mixes the samples or Dropout draws random numbers, if
+            nothing is trainable, or if a layer has no second derivative.
     Cost: two forward passes and one backward pass over the training samples; over x one forward and two backward
         passes, the second through the first. No kernel is formed.
     Example:

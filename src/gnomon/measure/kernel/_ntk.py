@@ -89,8 +89,8 @@ def ntk(
         ShapeError: if the outputs are not (n, c), or x2 has other axes than x.
         EmptyError: if there are no samples.
         RangeError: at NaN or infinity; if an accuracy is requested for the full kernel.
-        UnsupportedModuleError: if BatchNorm in training mode mixes the samples, nothing is trainable, or a layer
-            outside the linear ones cannot be mapped over samples.
+        UnsupportedModuleError: if in training mode BatchNorm mixes the samples or Dropout draws random numbers, if
+            nothing is trainable, or if a layer outside the linear ones cannot be mapped over samples.
     Cost: c backward passes over the samples. Linear layers from a to h called once on one row per sample take
         O(n m (a + c h)), with no Jacobian formed; other parameters, p of them, take O(n m c p) (full: c² instead of c)
         by contraction of Jacobians, or, where it is cheaper, c m Jacobian-vector products over x. With an accuracy the

@@ -82,7 +82,8 @@ def fact_table(
         ShapeError: if the outputs are not (n, c), or labels and loss do not match them.
         EmptyError: if there are no samples, or no such weights.
         RangeError: at NaN or infinity, at labels that are not classes, or if the weight decay is negative.
-        UnsupportedModuleError: if BatchNorm in training mode mixes the samples, or nothing is trainable.
+        UnsupportedModuleError: if in training mode BatchNorm mixes the samples or Dropout draws random numbers, or if
+            nothing is trainable.
     Cost: a forward and a backward pass over the samples, one more forward pass where they do not fit at once, and
         O(q p²) for each weight of q rows.
     Example:

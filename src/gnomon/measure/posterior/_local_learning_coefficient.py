@@ -123,8 +123,9 @@ def local_learning_coefficient(
         ShapeError: if the outputs are not (n, c), or labels do not match them and the loss.
         EmptyError: if there are no samples.
         RangeError: at NaN or infinity, labels that are no classes, or settings out of range.
-        UnsupportedModuleError: if BatchNorm in training mode mixes the samples, nothing is trainable, or the network
-            uses a parameter by another reference than that of the module that holds it.
+        UnsupportedModuleError: if in training mode BatchNorm mixes the samples or Dropout draws random numbers, if
+            nothing is trainable, or if the network uses a parameter by another reference than that of the module that
+            holds it.
     Cost: chains times (burn_in + draws + 11) forward and backward passes over a batch, with all chains together where
         that pays and torch.func supports the network, otherwise one after another; 0.4 s on one core for 500 samples
         and a perceptron of 7,400 parameters. Memory: several times the parameters for each chain. Warns of chains that

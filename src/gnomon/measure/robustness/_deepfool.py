@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.autodiff import Model, Tape, map_tapes, observe
+from gnomon.autodiff import Model, Tape, map_tapes, observe, require_one_function
 from gnomon.errors import ShapeError
 from gnomon.linalg import length, unit
 
@@ -90,7 +90,7 @@ def deepfool(
         EmptyError: if there are no samples.
         RangeError: if x is not of floating point; at NaN or infinity in x, outputs or Jacobian; at a setting out of
             range.
-        UnsupportedModuleError: if BatchNorm in training mode mixes the samples.
+        UnsupportedModuleError: if in training mode BatchNorm mixes the samples or Dropout draws random numbers.
     Cost: for each step, of which there are mostly two or three, two forward and c backward passes over the samples that
         are not done.
     Example:
@@ -106,6 +106,8 @@ def deepfool(
         ("max_steps", max_steps, "at least 1 and whole", _checks.whole(max_steps, 1)),
     )
     _checks.samples(x=x)
+    _checks.finite(x=x)
+    require_one_function(model, x)
     x, stretch = x.detach(), 1 + overshoot
     total = torch.zeros_like(x)
 
@@ -113,7 +115,7 @@ def deepfool(
         return x[which] + stretch * total[which]
 
     def predicted(which: Tensor) -> Tensor:
-        logits = observe(model, moved(which), {"logits"}, memory=memory).values["logits"]
+        logits = observe(model, moved(which), {"logits"}, memory=memory, independent=True).values["logits"]
         if logits.shape[1] < 2:
             raise ShapeError("model", "at least 2 outputs", logits.shape[1], "Add a class.")
         _checks.finite(logits=logits)
@@ -163,4 +165,4 @@ def _steps_to_boundary(
         step = torch.where(nearest < torch.inf, nearest.maximum(least[part, None]) * direction, 0)
         return {"step": step.view_as(tape.x)}
 
-    return map_tapes(model, x, read, jacobian=1, memory=memory)["step"]
+    return map_tapes(model, x, read, jacobian=1, memory=memory, independent=True)["step"]
