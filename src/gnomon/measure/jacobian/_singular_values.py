@@ -79,16 +79,10 @@ def singular_values(
     Raises:
         ShapeError: if the outputs are not (n, c).
         EmptyError: if there are no samples.
-<<<<<<< HEAD
         RangeError: if x is not of floating point, or holds NaN or infinity; if the Jacobian does; if the dtype of x
             does not hold the values; if k is not from 1 to r.
-        UnsupportedModuleError: if BatchNorm in training mode mixes the samples, or the outputs do not lead back to x.
-=======
-        RangeError: if x is not of floating point, or holds NaN or infinity; if the Jacobian does; if k is not from 1
-            to r.
         UnsupportedModuleError: if BatchNorm in training mode mixes the samples, or the outputs do not lead back to x;
             for the first k, also if Dropout draws random numbers.
->>>>>>> 1e5f12f (Networks that draw random numbers are refused where a result takes several passes of one function: each product was with another network)
     Cost: c backward passes, and O(n c² d) for the Gram matrices; h for d where a linear layer of width h < d comes
         first. Precision: that of squares, so that values below the root of the dtype's epsilon times the first, 3e-4 in
         float32, are noise; with such a layer, times $\|G\|\,\|W\|$, which is far larger than the first value where the

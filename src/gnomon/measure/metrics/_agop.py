@@ -52,16 +52,10 @@ class AGOP(Metric):
         ShapeError: if the outputs are not (n, c), or a layer's input is not as wide as before.
         EmptyError: if there are no samples, or no layers.
         RangeError: if there is no layer of a name, a name is given twice, or `sketch` is below 1; if x is not of
-<<<<<<< HEAD
             floating point, or holds NaN or infinity; if float64 does not hold the outer products of the gradients at
             the output of a weight.
-        UnsupportedModuleError: if no path from the input to the outputs leads through a layer, or BatchNorm in training
-            mode mixes the samples.
-=======
-            floating point, or holds NaN or infinity.
         UnsupportedModuleError: if no path from the input to the outputs leads through a layer, or if in training
             mode BatchNorm mixes the samples, or Dropout hides whether a layer without a weight sees them in order.
->>>>>>> 1e5f12f (Networks that draw random numbers are refused where a result takes several passes of one function: each product was with another network)
     Cost: c backward passes over the batch, and O(n c p²), with the layer's outputs q for p where it has a weight, and n
         times the patches for n. Memory besides the budget: O(p min(n c, p)), and 4,096 rows of p.
     Example:
