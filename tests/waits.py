@@ -36,6 +36,7 @@ ERRORS = {
     ),
     *("autodiff/_jacobian_operator.py:TapeProducts._multiply", "autodiff/_parameter_jacobian.py:agree"),
     *("autodiff/_layer_gradients.py:_require_finite", "autodiff/_replicas.py:agree"),
+    "steer/_input_noise.py:InputNoise.load_state_dict",
     *("measure/_estimates.py:warn_if_inaccurate", "steer/_parameters.py:first_nonfinite", "steer/_sam.py:SAM.uphill"),
     "steer/_weight_norm_constraint.py:WeightNormConstraint._now",
     *("linalg/_fourier_losses.py:_check_mask", "linalg/_fourier_losses.py:_modulus"),
@@ -46,7 +47,7 @@ ERRORS = {
 }
 """Whether the arguments, or the results, are refused, or warned of."""
 WAYS = {
-    "linalg/_gram_sum.py:_products",
+    *("linalg/_gram_sum.py:_products", "steer/_parameters.py:joint_norm"),
     *("linalg/_directions.py:length", "measure/_by_class.py:_lie_close", "dynamics/_snr_growth.py:_root"),
     *("dynamics/_truncation_time.py:_at_radius", "linalg/_krylov.py:krylov", "linalg/_squared_norm.py:squared_norm"),
     *(
