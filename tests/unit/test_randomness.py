@@ -119,6 +119,13 @@ def test_what_takes_several_passes_refuses_it(name):
     SEVERAL[name](model.eval())
 
 
+def test_layer_collapse_refuses_it_behind_all_layers_too():
+    """Where their inputs have the samples in order."""
+    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3), nn.Dropout(0.5))
+    with pytest.raises(UnsupportedModuleError, match=rf"^layer_collapse\(model\): {SAYS}Dropout '3' drawing"):
+        gnomon.layer_collapse(model, X, LABELS)
+
+
 def test_one_pass_is_of_the_numbers_that_it_draws():
     """Jacobians are those of the weights that dropout leaves, sample by sample, and so is the penalty."""
     first, last = nn.Linear(6, 8, bias=False), nn.Linear(8, 3, bias=False)
