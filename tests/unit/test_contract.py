@@ -85,8 +85,12 @@ def test_invariance(name, map_name):
 @every_contract
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_dtype_is_kept_and_float32_is_close(contract, dtype):
-    expected = list(tensors(contract.quantity(**arguments_of(contract))))
-    result = list(tensors(contract.quantity(**cast(arguments_of(contract), dtype))))
+    expected, result = (
+        contract.quantity(**arguments) for arguments in (arguments_of(contract), cast(arguments_of(contract), dtype))
+    )
+    if isinstance(result, gnomon.ClassMoments):
+        result = dataclasses.replace(result, rounded_off=None)  # which float64 has none of
+    expected, result = list(tensors(expected)), list(tensors(result))
     for one, other in zip(result, expected, strict=True):
         assert one.dtype == (contract.dtype or dtype if other.is_floating_point() else other.dtype)
         torch.testing.assert_close(one.to(other.dtype), other, rtol=contract.single, atol=contract.single)

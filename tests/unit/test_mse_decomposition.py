@@ -343,7 +343,7 @@ def test_bad_input_is_named():
 
 def of_moments(moments, decay, bias):
     """Least squares in float64 on a design that has these moments, not on its squares."""
-    counts, means = moments.counts.double(), moments.means.double()
+    counts, means = moments.counts.double(), moments.precise_means.double()
     shares, (classes, width) = counts / counts.sum(), means.shape
     values, vectors = torch.linalg.eigh(moments.within.to(torch.float64).dense() / counts.sum())
     design = torch.cat([values.clamp(min=0).sqrt()[:, None] * vectors.mT, shares.sqrt()[:, None] * means])

@@ -12,7 +12,7 @@ from gnomon.errors import EmptyError, RangeError
 from gnomon.linalg import Covariance, Dense
 
 _CLOSE = 10
-"""How many times their spread samples may be away from 0 before they are summed about another point."""
+"""How many times their spread samples may be away from 0 before they are summed, or centred, about another point."""
 _LOOK = 64
 """The number of samples from which the spread is judged."""
 
@@ -26,6 +26,9 @@ def further(
     each class is centred not at its new mean $\mu_b$ but at $c = \mu_b - \sqrt{n_a/n}\,(\mu_b - \mu_a)$, about which
     the scatter of the new samples is their scatter about $\mu_b$ plus
     $n_b\frac{n_a}{n}(\mu_b - \mu_a)(\mu_b - \mu_a)^\top$.
+
+    The means are given and returned in float64, whatever the features: means far from the origin differ by less than
+    float32 resolves.
     """
     if len(counts) <= len(labels):
         return _further(counts, means, features, labels)
@@ -39,13 +42,13 @@ def _further(
     counts: Int[Tensor, "k"], means: Float[Tensor, "k p"], features: Float[Tensor, "n p"], labels: Int[Tensor, "n"]
 ) -> tuple[Int[Tensor, "k"], Float[Tensor, "k p"], Float[Tensor, "n p"]]:
     """The result of `further`, for all classes at once."""
-    classes = len(counts)
-    first = _first_of_each(features.detach(), labels, classes)
-    if _lie_close(features, labels, first):
+    first = _first_of_each(features.detach(), labels, len(counts))
+    close = _lie_close(features, labels, first)
+    if close and features.dtype == means.dtype:
         # Relative to one sample of each class, since sums of the samples themselves would round at the mean's size.
-        total, further_means, rows = _from_origin(counts, means - first, features - first[labels], labels)
-        return total, further_means + first, rows
-    return _from_origin(counts, means, features, labels)
+        total, moved, rows = _from_origin(counts, means - first, features - first[labels], labels, close=False)
+        return total, moved + first, rows
+    return _from_origin(counts, means, features, labels, close=close)
 
 
 def check_samples(features: Tensor, labels: Tensor, classes: int) -> None:
@@ -79,11 +82,26 @@ def roundings(terms: int) -> float:
     return float(min(terms, 4 * math.sqrt(terms)))
 
 
-def without_rounding(centred: Float[Tensor, "k p"], means: Float[Tensor, "k p"]) -> Float[Tensor, "k p"]:
-    """Means minus their centre, with differences within the rounding of the means set to 0."""
-    rounding = roundings(len(means)) * torch.finfo(means.dtype).eps * means.detach().abs().amax(0)
+def resolution(means: Float[Tensor, "k p"], rounded_off: Float[Tensor, "k p"] | None) -> float:
+    """By how much the means may be off, relative to their size: their dtype's epsilon, or its square with the rest."""
+    eps = torch.finfo(means.dtype).eps
+    return eps if rounded_off is None else eps**2
+
+
+def centred(
+    means: Float[Tensor, "k p"], shares: Float[Tensor, "k"], rounded_off: Float[Tensor, "k p"] | None = None
+) -> Float[Tensor, "k p"]:
+    """Means minus their mean by these shares, with differences within what the means may be off set to 0."""
+    # From one of the means first, so that only differences are added up, and rounded at their own size.
+    one = shares.argmax(0, keepdim=True)
+    apart = means - means.detach()[one]
+    if rounded_off is not None:
+        apart.add_(rounded_off).sub_(rounded_off[one])
+    apart.sub_(shares @ apart)
+    size = torch.maximum(means.detach().amax(0), -means.detach().amin(0))
+    small = apart.detach().abs() <= 2 * resolution(means, rounded_off) * size
     # Subtracted, not replaced, so that the gradient is that of the difference.
-    return centred - torch.where(centred.detach().abs() <= rounding, centred.detach(), 0)
+    return apart.sub_(torch.where(small, apart.detach(), 0))
 
 
 def check_squares(within: Covariance, means: Float[Tensor, "k p"], centred_means: Float[Tensor, "k p"]) -> None:
@@ -120,17 +138,36 @@ def _lie_close(features: Float[Tensor, "n p"], labels: Int[Tensor, "n"], first: 
 
 
 def _from_origin(
-    counts: Int[Tensor, "k"], means: Float[Tensor, "k p"], features: Float[Tensor, "n p"], labels: Int[Tensor, "n"]
+    counts: Int[Tensor, "k"],
+    means: Float[Tensor, "k p"],
+    features: Float[Tensor, "n p"],
+    labels: Int[Tensor, "n"],
+    *,
+    close: bool,
 ) -> tuple[Int[Tensor, "k"], Float[Tensor, "k p"], Float[Tensor, "n p"]]:
-    """The result of `further`, by sums of the features as they are."""
-    classes = len(counts)
-    added = torch.bincount(labels, minlength=classes)
-    sums = features.new_zeros(classes, features.shape[1]).index_add(0, labels, features)
+    """The result of `further`, by sums of the features as they are; if these lie close, what centres are rounded by."""
+    added = torch.bincount(labels, minlength=len(counts))
+    sums = torch.zeros_like(means)
+    parts = _parts(features)
+    for part in parts:
+        sums.index_add_(0, labels[part], features[part].to(sums.dtype))
     mean = sums / added.clamp(min=1).unsqueeze(1)
     total = counts + added
     share = (added.to(means.dtype) / total.clamp(min=1)).unsqueeze(1)
     step = mean - means
-    centre = (mean - (1 - share).sqrt() * step).to(features.dtype)
+    centre = mean - (1 - share).sqrt() * step
+    rounded = centre.to(features.dtype)
     # In place, since a second tensor of this size takes as long to allocate as to fill.
-    rows = centre.index_select(0, labels).neg_().add_(features)
+    rows = rounded.neg().index_select(0, labels).add_(features)
+    if close:
+        rest, held = (centre - rounded).detach().to(features.dtype), rows.detach()
+        for part in parts:
+            held[part].sub_(rest.index_select(0, labels[part]))
     return total, means + share * step, rows
+
+
+def _parts(features: Float[Tensor, "n p"]) -> list[slice]:
+    """The samples by parts: on a processor those that its cache holds, elsewhere so many that launches do not count."""
+    entries = 2**17 if features.is_cpu else 2**23
+    size = max(1, entries // features.shape[1])
+    return [slice(start, start + size) for start in range(0, len(features), size)]

@@ -74,7 +74,9 @@ def fitted(
 
 def in_float64(class_moments: ClassMoments) -> ClassMoments:
     """The same moments in float64."""
-    return ClassMoments(class_moments.counts, class_moments.means.double(), class_moments.within.to(torch.float64))
+    return ClassMoments(
+        class_moments.counts, class_moments.precise_means.double(), class_moments.within.to(torch.float64)
+    )
 
 
 def decays(weight_decay: float | int) -> None:

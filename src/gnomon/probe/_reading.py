@@ -166,7 +166,7 @@ def tensors(values: dict[str, Value]) -> dict[str, Tensor]:
         elif isinstance(value, Estimate):
             found |= {name: value.value, f"{name}.error": value.error}
         else:
-            parts = {f"{name}.{field.name}": getattr(value, field.name) for field in fields(value)}
+            parts = {f"{name}.{field.name}": getattr(value, field.name) for field in fields(value) if field.repr}
             found |= tensors({place: part for place, part in parts.items() if isinstance(part, Tensor | Estimate)})
     return found
 

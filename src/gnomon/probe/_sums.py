@@ -40,7 +40,7 @@ class ClassMomentSum:
     def result(self) -> ClassMoments:
         """The result for all of them."""
         found = self._statistics.compute()
-        return ClassMoments(found.counts, found.means.to(self._dtype), found.within.to(self._dtype))
+        return ClassMoments.rounded(found.counts, found.means, found.within.to(self._dtype))
 
 
 class AGOPSum:

@@ -1,6 +1,6 @@
 """Counts, means and scatter of each class: everything from which neural collapse is measured."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float, Int
@@ -10,13 +10,7 @@ from gnomon import _checks
 from gnomon._precision import full_precision, in_single
 from gnomon.errors import ArgumentTypeError, RangeError, ShapeError, public
 from gnomon.linalg import Covariance, Dense, Factored, smaller
-from gnomon.measure._by_class import (
-    check_classes,
-    check_samples,
-    check_squares,
-    further,
-    without_rounding,
-)
+from gnomon.measure._by_class import centred, check_classes, check_samples, check_squares, further
 
 
 @dataclass(frozen=True)
@@ -36,11 +30,14 @@ class ClassMoments:
         means: the class means $\mu_c$, 0 where there are no samples; unit: that of the features. The dtype has to hold
             the squares of their differences, and of the features': `class_moments` makes sure of it.
         within: $\sum_i (h_i - \mu_{y_i})(h_i - \mu_{y_i})^\top$, a sum over samples; $n\,\Sigma_W$.
+        rounded_off: what rounding took off the means, or None if they were not known in more digits than they are
+            stored in. With it, differences of means keep their digits however far the means are from the origin.
     """
 
     counts: Int[Tensor, "k"]
     means: Float[Tensor, "k p"]
     within: Covariance
+    rounded_off: Float[Tensor, "k p"] | None = field(default=None, repr=False)
 
     @public
     def __post_init__(self) -> None:
@@ -75,6 +72,20 @@ class ClassMoments:
                 ", ".join(map(_checks.shape_of, (self.means, self.counts, held))),
                 "Take class_moments.",
             )
+        if self.rounded_off is not None:
+            _checks.floating(rounded_off=self.rounded_off)
+            _checks.finite(rounded_off=self.rounded_off)
+            _checks.same_shape(means=self.means, rounded_off=self.rounded_off)
+            _checks.one_device(means=self.means, rounded_off=self.rounded_off)
+            if self.rounded_off.dtype != self.means.dtype:
+                raise RangeError("rounded_off", f"{held.dtype} as means have", self.rounded_off.dtype, "Convert one.")
+
+    @classmethod
+    def rounded(cls, counts: Int[Tensor, "k"], means: Float[Tensor, "k p"], within: Covariance) -> "ClassMoments":
+        """The moments in the scatter's dtype, of means that may be known in more digits than it holds."""
+        held = means.to(within.held.dtype)
+        rest = None if held.dtype == means.dtype else (means - held).detach().to(held.dtype)
+        return cls(counts, held, within, rest)
 
     @classmethod
     def none(cls, classes: int, like: Float[Tensor, "n p"]) -> "ClassMoments":
@@ -93,16 +104,30 @@ class ClassMoments:
         Source:
             Chan, Golub, LeVeque, Updating Formulae and a Pairwise Algorithm for Computing Sample Variances (1979).
         """
-        step = other.means - self.means
+        mine, step = self.precise_means, other.precise_means - self.precise_means
         counts = self.counts + other.counts
         share = (other.counts.to(step.dtype) / counts.clamp(min=1)).unsqueeze(1)
-        bridge = Factored((self.counts.to(step.dtype).unsqueeze(1) * share).sqrt() * step)
-        return type(self)(counts, self.means + share * step, self.within + other.within + bridge)
+        bridge = (self.counts.to(step.dtype).unsqueeze(1) * share).sqrt() * step
+        within = self.within + other.within
+        return self.rounded(counts, mine + share * step, within + Factored(bridge.to(within.held.dtype)))
 
     def present(self) -> "ClassMoments":
         """The moments of only those classes that have samples, in their order."""
         there = self.counts > 0
-        return self if there.all() else type(self)(self.counts[there], self.means[there], self.within)
+        if there.all():
+            return self
+        rest = None if self.rounded_off is None else self.rounded_off[there]
+        return type(self)(self.counts[there], self.means[there], self.within, rest)
+
+    @property
+    def precise_means(self) -> Float[Tensor, "k p"]:
+        """The means in all digits in which they are known: in float64 if rounding has taken some off."""
+        return self.means if self.rounded_off is None else self.means.double() + self.rounded_off.double()
+
+    def relative_to(self, point: Float[Tensor, "p"]) -> Float[Tensor, "k p"]:
+        """The means minus a point near them, in their dtype, with all digits in which they are known."""
+        apart = self.means - point
+        return apart if self.rounded_off is None else apart + self.rounded_off
 
     @property
     def classes_present(self) -> Int[Tensor, ""]:
@@ -134,8 +159,8 @@ class ClassMoments:
         Differences within the rounding of the means are set to 0: means that coincide up to rounding are treated as
         equal.
         """
-        there = (self.counts > 0).unsqueeze(1)
-        return without_rounding(torch.where(there, self.means - self.global_mean, 0), self.means)
+        apart = centred(self.means, self.weights, self.rounded_off)
+        return apart.masked_fill_((self.counts == 0).unsqueeze(1), 0)
 
     @property
     @full_precision
@@ -190,9 +215,9 @@ def class_moments(features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], cla
     """
     check_samples(features, labels, classes)
     rows = in_single(features.flatten(1))
-    empty = ClassMoments.none(classes, rows)
+    empty = ClassMoments.none(classes, rows[:0].double())
     counts, means, deviations = further(empty.counts, empty.means, rows, labels.long())
-    moments = ClassMoments(counts, means, smaller(deviations))
+    moments = ClassMoments.rounded(counts, means, smaller(deviations))
     check_classes(moments.counts)
     check_squares(moments.within, moments.means, moments.centred_means)
     return moments

@@ -1,5 +1,7 @@
 """How far samples stray from their class means, compared with how far apart these are (NC1)."""
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -53,9 +55,13 @@ def nc1(class_moments: ClassMoments) -> Float[Tensor, ""]:
         class_moments = class_moments.present()  # if there are many, those without samples would cost as much
     root = class_moments.weights.sqrt()
     spread = _apart(root.unsqueeze(1) * class_moments.centred_means, root)
-    # Differences due to the rounding of the means are no separation.
+    # Differences due to rounding are no separation.
     eps = torch.finfo(spread.dtype).eps
-    rounding = roundings(len(root)) * eps * torch.linalg.matrix_norm((root.unsqueeze(1) * class_moments.means).detach())
+    rounding = eps * torch.linalg.matrix_norm((root.unsqueeze(1) * class_moments.means).detach())
+    if class_moments.rounded_off is not None:
+        # Then only the features are rounded, each by itself, of which the means average: k x p independent errors.
+        k, p = class_moments.means.shape
+        rounding = rounding * (1 + math.sqrt(k / p)) / class_moments.n.sqrt()
     # Both as tensors: given one number and one tensor, torch would wait for the tensor's value.
     inverse = torch.linalg.pinv(
         spread, atol=rounding, rtol=torch.full_like(rounding, eps * roundings(max(spread.shape)))

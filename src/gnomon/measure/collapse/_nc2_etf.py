@@ -1,10 +1,11 @@
 """Whether class means form a simplex equiangular tight frame (NC2)."""
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from gnomon._precision import half_as_single
-from gnomon.measure._by_class import without_rounding
+from gnomon.measure._by_class import centred
 from gnomon.measure._frames import at_least_two, distance_of_cosines
 
 
@@ -45,4 +46,5 @@ def nc2_etf(class_means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
         tensor(True)
     """
     means = at_least_two(class_means=class_means)
-    return distance_of_cosines(without_rounding(means - means.mean(0), means), -1 / (len(means) - 1))
+    shares = torch.full_like(means[:, 0].detach(), 1 / len(means))
+    return distance_of_cosines(centred(means, shares), -1 / (len(means) - 1))

@@ -9,6 +9,9 @@ from gnomon._precision import full_precision, in_single
 from gnomon.errors import ShapeError
 from gnomon.measure.collapse._class_moments import ClassMoments
 
+_FAR = 10
+"""How many times as far as the means lie apart a common mean may be from the origin before it is subtracted."""
+
 
 @full_precision
 def nearest_mean_disagreement(
@@ -25,8 +28,8 @@ def nearest_mean_disagreement(
     $\mathbf{1}\{\operatorname{argmax}_c f_c(x) \ne \operatorname{argmin}_c\|h(x) - \mu_c\|\}$
 
     The nearest mean has the largest $\langle h - \mu_G, \mu_c - \mu_G\rangle - \tfrac12\|\mu_c - \mu_G\|^2$: one
-    product for all classes. As the means are centred, a large common mean costs no more digits than rounding the
-    features does.
+    product for all classes. A large common mean is subtracted from the features first, and costs no more digits than
+    rounding them does.
 
     Source:
         Papyan, Han, Donoho, arXiv:2008.08186, figure 7, which is figure 8 of Han, Papyan, Donoho, arXiv:2106.02073:
@@ -64,8 +67,12 @@ def nearest_mean_disagreement(
                 "Pass the moments of the same layer.",
             )
     there = class_moments.present()
-    rows, centred = in_single(rows), there.centred_means
-    offset = centred @ there.global_mean + centred.square().sum(1) / 2
+    rows, centred, middle = in_single(rows), there.centred_means, there.global_mean
+    if torch.linalg.vector_norm(middle) > _FAR * torch.linalg.vector_norm(centred, dim=1).amax():
+        # Products with features this far from the origin would round at their size.
+        origin = middle.to(rows.dtype)
+        rows, middle = rows - origin, there.weights @ there.relative_to(origin)
+    offset = centred @ middle + centred.square().sum(1) / 2
     nearest = torch.addmm(-offset.to(rows.dtype), rows, centred.to(rows.dtype).mT).argmax(1)
     if there is not class_moments:
         nearest = (class_moments.counts > 0).nonzero().flatten()[nearest]

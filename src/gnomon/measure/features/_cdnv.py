@@ -57,7 +57,10 @@ def cdnv(features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], class_moment
         raise ShapeError(
             "features", f"width {means.shape[1]} as in class_moments", rows.shape[1], "Pass the moments of the layer."
         )
-    strayed = (rows - means[labels]).square().sum(1)
+    deviations = rows - means[labels]
+    if class_moments.rounded_off is not None:
+        deviations = deviations - class_moments.rounded_off[labels]
+    strayed = deviations.square().sum(1)
     nearness = _inverse_squares(class_moments, labels) / (class_moments.classes_present - 1)
     share = class_moments.weights[labels] * class_moments.classes_present
     return torch.where(strayed > 0, strayed * nearness / share, 0)
@@ -65,7 +68,7 @@ def cdnv(features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], class_moment
 
 def _inverse_squares(class_moments: ClassMoments, labels: Int[Tensor, "n"]) -> Float[Tensor, "n"]:
     """The sum of the inverse squared distances from each sample's class mean to the others."""
-    means, place = class_moments.means, labels
+    means, place = class_moments.centred_means, labels
     classes = torch.arange(len(means), device=means.device)
     if len(means) > len(labels):  # if there are many classes, most are not among these samples
         classes, place = torch.unique(labels, return_inverse=True)

@@ -109,10 +109,10 @@ def truncation_sectors(
     coordinates = torch.stack([cut.to(dtype).mean(1) for cut in truncated])
     indicators = torch.stack([untruncated, ~untruncated & ~full, full]).to(dtype)
     rows = torch.cat([*indicators, coordinates]).mT
-    empty = ClassMoments.none(k, rows)
+    empty = ClassMoments.none(k, rows[:0].double())
     counts, means, _ = further(empty.counts, empty.means, rows, labels.long())
     _checks.every_class(counts)
-    return TruncationSectors(untruncated, full, *means.mT.reshape(4, hidden, k))
+    return TruncationSectors(untruncated, full, *means.to(dtype).mT.reshape(4, hidden, k))
 
 
 def _preactivations(layers: list[nn.Linear], features: Float[Tensor, "n q"]) -> Iterator[Float[Tensor, "n _"]]:
