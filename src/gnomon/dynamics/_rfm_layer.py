@@ -174,5 +174,5 @@ def _require_distinct(x: Float[Tensor, "n d"], gram: Float[Tensor, "n n"]) -> No
 def _collapse(features: Float[Tensor, "n p"], labels: Int[Tensor, "n"], classes: int) -> Collapse:
     """NC1 and both forms of NC2."""
     moments = class_moments(features, labels, classes)
-    means = moments.present().means
-    return Collapse(nc1_trace_ratio(moments), nc2_orthogonal(means), nc2_etf(means))
+    there = moments.present()
+    return Collapse(nc1_trace_ratio(moments), nc2_orthogonal(there.means), nc2_etf(there.centred_means))

@@ -204,8 +204,9 @@ def class_moments(features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], cla
         EmptyError: if there are no samples, or all are of one class.
         RangeError: at NaN or infinity, at a label that is not a class, if `classes` is below 2, or if features are so
             large or small that their dtype does not hold their squares, as float32 from 1e19 on and below 1e-16.
-    Cost: O(n p min(n, p)) time, O(n p) memory. Precision: features are centred before they are squared, so that large
-        means cost the scatter no more digits than they cost the features.
+    Cost: O(n p min(n, p)) time, O(n p) memory. Precision: features are centred before they are squared, and sums are
+        of float64, so that large means cost the scatter and the centred means no more digits than they cost the
+        features; those of float64 are rounded once.
     Example:
         >>> import torch, gnomon
         >>> moments = gnomon.class_moments(torch.tensor([[1.0], [3.0], [10.0]]), torch.tensor([0, 0, 1]), 2)

@@ -43,8 +43,10 @@ def nc1(class_moments: ClassMoments) -> Float[Tensor, ""]:
         and, if the means span all dimensions, under every invertible linear map. Not a number where the means are so
         close that it is beyond the dtype's range.
     Cost: O(k p min(k, p)), and O(k p²) for Σ_W stored in full, O(k n p) as rows; O(k p) memory. Precision: that of the
-        pseudo-inverse of A, which loses as many digits as the means lose by being close, and not twice as many unless
-        the scatter is as small along the same directions.
+        pseudo-inverse of A, which loses as many digits as the means' differences have by their sizes, and not twice as
+        many unless the scatter is as small along the same directions. Directions in which the means differ by no more
+        than rounding explains count as none: that of the features, which the means average, or that of the means
+        themselves where the moments do not hold what it took off.
     Example:
         >>> import torch, gnomon
         >>> h = torch.tensor([[0.0], [2.0], [10.0], [12.0]])
