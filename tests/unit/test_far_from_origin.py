@@ -68,6 +68,17 @@ def test_one_pair_that_is_not_told_apart_is_not_left_out(moments_of):
     torch.testing.assert_close(nc1(moments_of(features, labels, 10)).double(), expected, rtol=1e-3, atol=0)
 
 
+@pytest.mark.parametrize("moments_of", [class_moments, streamed])
+def test_what_a_network_rounds_makes_no_directions(moments_of):
+    """Three dimensions, which layers in float32 pass on: their errors are in part alike for all samples of a class."""
+    labels = torch.arange(3000) % 10
+    narrow = normal(10, 3, seed=1)[labels] + 0.1 * normal(3000, 3)
+    turn = torch.linalg.qr(normal(64, 64, seed=2))[0].float()
+    features = (narrow.float() @ normal(3, 64, seed=3).float() + 1e4) @ turn
+    expected = nc1(class_moments(narrow, labels, 10))
+    torch.testing.assert_close(nc1(moments_of(features, labels, 10)).double(), expected, rtol=1e-3, atol=0)
+
+
 def test_the_same_samples_in_another_order_are_no_separation_however_they_come():
     """Next to features far from the origin, in which they coincide as well, are some around it."""
     one = normal(500, 6).float() * torch.tensor([1e-3, 1e-3, 1, 1, 1, 1]) + torch.tensor([1e4, 1, 0, 0, 0, 0])

@@ -45,8 +45,8 @@ def nc1(class_moments: ClassMoments) -> Float[Tensor, ""]:
     Cost: O(k p min(k, p)), and O(k p²) for Σ_W stored in full, O(k n p) as rows; O(k p) memory. Precision: that of the
         pseudo-inverse of A, which loses as many digits as the means' differences have by their sizes, and not twice as
         many unless the scatter is as small along the same directions. Directions in which the means differ by no more
-        than rounding explains count as none: that of the features, which the means average, or that of the means
-        themselves where the moments do not hold what it took off.
+        than rounding explains count as none: that of the features, half an epsilon of their dtype, or that of the
+        means where the moments do not hold what it took off.
     Example:
         >>> import torch, gnomon
         >>> h = torch.tensor([[0.0], [2.0], [10.0], [12.0]])
@@ -61,9 +61,9 @@ def nc1(class_moments: ClassMoments) -> Float[Tensor, ""]:
     eps = torch.finfo(spread.dtype).eps
     rounding = eps * torch.linalg.matrix_norm((root.unsqueeze(1) * class_moments.means).detach())
     if class_moments.rounded_off is not None:
-        # Then only the features are rounded, each by itself, of which the means average: k x p independent errors.
-        k, p = class_moments.means.shape
-        rounding = rounding * (1 + math.sqrt(k / p)) / class_moments.n.sqrt()
+        # Then it is that of the features, half an epsilon of each, in part alike for all samples of a class: for k x p
+        # independent errors of the means, the largest singular value.
+        rounding = rounding * (1 / math.sqrt(len(spread) + 1) + 1 / math.sqrt(spread.shape[1])) / 2
     # Both as tensors: given one number and one tensor, torch would wait for the tensor's value.
     inverse = torch.linalg.pinv(
         spread, atol=rounding, rtol=torch.full_like(rounding, eps * roundings(max(spread.shape)))

@@ -31,7 +31,7 @@ def nc2_etf(class_means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
         Beaglehole et al., arXiv:2402.13728, figure 3 and definition 3.1, with the norm taken to be Frobenius'.
     Args:
         class_means: the class means, with k at least 2, not centred: `moments.means`. Far from the origin compared with
-            their differences, rounding them costs these digits: pass `moments.centred_means`, which give the same value.
+            their differences, rounding them costs these digits: pass `moments.centred_means`, of the same value.
     Returns:
         At least 0; 0 exactly where all angles between centred means are those of the simplex, as they always are for
         two classes. Invariant under scaling, shift and rotation. Centred means within the rounding of the means have no
