@@ -54,7 +54,7 @@ def require_one_function(model: Model, x: Shaped[Tensor, "n *d"]) -> None:
             "model",
             expected,
             f"outputs that change by {float((first - second).abs().max()):.2g} with the random numbers that are drawn",
-            "Call model.eval() first, or let it draw none.",
+            "Let it draw none, as by model.eval().",
         )
 
 
