@@ -53,8 +53,6 @@ def test_the_value_is_that_in_float64_of_the_same_features(offset, sizes, moment
         found, expected = of(moments.centred_means), of(exact.centred_means)
         torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(moments.precise_means - offset, exact.means, rtol=1e-6, atol=1e-13 * offset)
-    nearest = functional.one_hot(torch.cdist(around_zero, exact.means).argmin(1), k).float()
-    assert gnomon.nearest_mean_disagreement(features, nearest, moments).sum() == 0
 
 
 @pytest.mark.parametrize("moments_of", [class_moments, streamed])
@@ -87,6 +85,18 @@ def test_the_same_samples_in_another_order_are_no_separation_however_they_come()
     moments = class_moments(features, labels, 3)
     torch.testing.assert_close(nc1(moments), torch.tensor(0.0))
     torch.testing.assert_close(gnomon.nc1_trace_ratio(moments), torch.tensor(torch.inf))
+
+
+@pytest.mark.parametrize("moments_of", [class_moments, streamed])
+@pytest.mark.parametrize("offset", [1, 1e4])
+def test_the_nearest_of_means_that_are_hardly_apart(offset, moments_of):
+    """Samples stray ten times as far as the means are apart: distances differ little."""
+    labels = torch.arange(1000) % 10
+    features = (offset + 2e-6 * offset * (normal(10, 64, seed=1)[labels] + 10 * normal(1000, 64))).float()
+    around_zero = features.double() - offset
+    means = class_moments(around_zero, labels, 10).means
+    nearest = functional.one_hot(torch.cdist(around_zero, means).argmin(1), 10).float()
+    assert gnomon.nearest_mean_disagreement(features, nearest, moments_of(features, labels, 10)).sum() == 0
 
 
 def test_what_rounding_took_off_is_kept_in_sums_and_selections():
