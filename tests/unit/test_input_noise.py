@@ -137,6 +137,7 @@ def test_bad_inputs_are_named():
             input_noise(torch.zeros(4, 2), torch.zeros(shape))
 
 
+@pytest.mark.bad_input  # no type checker lets it through
 def test_an_accuracy_of_numpy_is_one():
     noise = InputNoise(least=0.0)
     noise.train_accuracy = np.float32(1)

@@ -144,7 +144,7 @@ def test_a_diverged_network_is_named(value):
     with torch.no_grad():
         model[2].weight.fill_(value)
     with pytest.raises(
-        RangeError, match=r"^nfa_table\(model\): expected gradients whose outer products float64 can hold"
+        RangeError, match=r"^nfa_table\(model\): expected finite numbers as the gradients' outer products"
     ):
         nfa_table(model, x)
 

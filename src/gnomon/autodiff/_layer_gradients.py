@@ -251,8 +251,8 @@ def _require_finite(matrix: Tensor, name: str) -> None:
     if not matrix.isfinite().all():
         raise RangeError(
             "model",
-            "gradients whose outer products float64 can hold",
-            f"NaN, infinity or larger ones at layer {name!r}",
+            "finite numbers as the gradients' outer products",
+            f"NaN or infinity at layer {name!r}",
             "A diverged network is the usual cause; if it is finite, change the unit of its outputs.",
         )
 
