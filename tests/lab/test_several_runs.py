@@ -152,7 +152,7 @@ def test_several_seeds_make_one_page_with_their_spread(gnomon, runs, tmp_path):
     page = (tmp_path / "runs" / "grok-digits" / f"{runs[0].digest}-seeds" / "report.html").read_text()
     assert "grok-digits, 2 seeds: " in page
     assert page.count("</th><td") == 2
-    assert " to " in page[page.index("<tbody>") : page.index("</tbody>")]
+    assert "\u00a0to\u00a0" in page[page.index("<tbody>") : page.index("</tbody>")]
     again = gnomon(*TINY, "--seeds", "0,1")
     assert again.returncode == 0
     pages = [line for line in again.stdout.splitlines() if line.startswith("report")]
