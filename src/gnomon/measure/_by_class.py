@@ -1,13 +1,13 @@
 """Counts, means and deviations of samples by class, and checks of them."""
 
 import math
-import warnings
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from gnomon import _checks
+from gnomon._warn import warn
 from gnomon.errors import EmptyError, RangeError
 from gnomon.linalg import Covariance, Dense
 
@@ -68,12 +68,10 @@ def check_classes(counts: Int[Tensor, "k"]) -> None:
         raise EmptyError("labels", "samples of two classes or more", only, "Pass more samples.")
     if there < len(counts):
         ones = int((counts == 1).sum())
-        warnings.warn(
+        warn(
             f"{len(missing):,} of {len(counts):,} classes without samples: {_checks.some_of(missing)}. What is "
             f"measured is of the {there:,} others, {ones:,} of them with one sample and so no spread within. If all "
             "should have some, pass more samples, or number the classes that there are from 0.",
-            RuntimeWarning,
-            stacklevel=5,
         )
 
 

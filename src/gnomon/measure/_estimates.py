@@ -2,7 +2,6 @@
 
 import math
 import operator
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import cast
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import HALF, in_single, narrowed, single
+from gnomon._warn import warn
 from gnomon.autodiff import FEW_OUTPUTS, JacobianOperator, TapeProducts
 from gnomon.linalg import Estimate, Krylov, Products, SquaredNorm, joined, krylov, length, squared_norm
 
@@ -111,11 +111,9 @@ def warn_if_inaccurate(
         if fitting is not None and int(estimate.passes.max()) == fitting < accuracy.passes:
             limit = f"the {fitting} passes that the memory allows. Allow more memory."
         worst = float(torch.where(size > 0, estimate.error / size, 0).max())
-        warnings.warn(
+        warn(
             f"{name}: expected an error of at most {accuracy.rtol:.2g} of the value, got up to {worst:.2g}, at "
             f"{int(beyond.sum())} of {beyond.numel()} values, within {limit}",
-            RuntimeWarning,
-            stacklevel=4,
         )
     return estimate
 

@@ -2,7 +2,6 @@
 
 import math
 import operator
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -13,6 +12,7 @@ from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from gnomon import _checks
 from gnomon._kinds import checked
+from gnomon._warn import warn
 from gnomon.autodiff import RTOL, Places, Positions, at_positions, named_layers
 from gnomon.errors import ConvergenceError, GnomonError, RangeError, public, within
 from gnomon.probe._cost import Cost, Meter
@@ -197,7 +197,7 @@ class Probe:
         reading = self._read(step, tolerant=True)
         for name in reading.missing.keys() - self._warned:
             self._warned.add(name)
-            warnings.warn(f"Probe: {name} is NaN at step {step}: {reading.missing[name]}", stacklevel=2)
+            warn(f"Probe: {name} is NaN at step {step}: {reading.missing[name]}", UserWarning)
         self.history.append(reading)
         return reading
 

@@ -2,7 +2,6 @@
 
 import json
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gnomon._warn import warn
 from gnomon.errors import DataError
 from gnomon.probe._reading import Reading
 
@@ -138,8 +138,8 @@ def records_of(path: Path) -> list[dict[str, Any]]:
         )
     if broken:
         lost = f"line {broken[0]}" if len(broken) == 1 else f"lines {', '.join(map(str, broken))}"
-        warnings.warn(
-            f"History: {path} has no reading in {lost}, as a killed process leaves; the others are taken.", stacklevel=5
+        warn(
+            f"History: {path} has no reading in {lost}, as a killed process leaves; the others are taken.", UserWarning
         )
     return found
 

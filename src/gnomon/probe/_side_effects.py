@@ -2,13 +2,13 @@
 
 import random
 import sys
-import warnings
 from collections.abc import Callable, Set
 from types import ModuleType
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
+from gnomon._warn import warn
 from gnomon.errors import UnsupportedModuleError
 from gnomon.probe._kept import ATOMS
 
@@ -36,10 +36,10 @@ def reporting_side_effects(model: nn.Module, look: Callable[[], T]) -> T:
         )
     changed = [name for name, value in objects.items() if differ(before[name], dict(vars(value)))]
     if changed:
-        warnings.warn(
+        warn(
             f"Probe(model): the forward pass changes {', '.join(changed)}, which a reading does not restore: training "
             f"may proceed otherwise than without it. Keep what forward passes change in buffers.",
-            stacklevel=11,
+            UserWarning,
         )
     return result
 

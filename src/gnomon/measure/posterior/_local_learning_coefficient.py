@@ -1,7 +1,6 @@
 """How degenerate the loss is around the parameters."""
 
 import math
-import warnings
 from dataclasses import dataclass
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 
 from gnomon import _checks
 from gnomon._precision import full_precision, in_single, outside_inference
+from gnomon._warn import warn
 from gnomon.autodiff import Replicas, observe
 from gnomon.linalg import Estimate, student
 from gnomon.measure._langevin import Langevin, split_r_hat
@@ -174,11 +174,9 @@ def summary(
     whole = above.isfinite().all(1)
     kept = above[whole, burn_in:]
     if len(kept) < len(above):
-        warnings.warn(
+        warn(
             f"local_learning_coefficient: expected chains that stay finite, got NaN or infinity in "
             f"{len(above) - len(kept)} of {len(above)}. Pass a smaller step_size.",
-            RuntimeWarning,
-            stacklevel=4,
         )
     by_chain = torch.where(whole, n_beta * above[:, burn_in:].mean(1), math.nan)
     half = kept.shape[1] // 2
