@@ -248,6 +248,8 @@ def test_a_search_ends_with_the_run_that_the_best_rate_makes_alone(made, tmp_pat
     assert [record["step"] for record in searched.values()] == [18, 18]
     low, high = (searched[f"search mnist-resnet18 mse {rate:g}"]["test/accuracy"] for rate in (0.001, 0.1))
     assert low != high
+    sizes = [Run(tmp_path, 0).checkpoint_path(arm).stat().st_size for arm in searched]
+    assert max(sizes) < 1000, "checkpoints of a finished search keep no network"
     best = RATES.learning_rates[1 if low > high else 2]
     alone = Run(tmp_path / "alone", 0)
     alone.folder.mkdir()

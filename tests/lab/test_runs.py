@@ -102,6 +102,34 @@ def test_an_arm_that_stops_early_is_finished(tmp_path):
     assert count(tmp_path / "broken", ends_at=4) == whole
 
 
+def test_a_finished_arm_whose_state_was_dropped_stays_finished(tmp_path):
+    def train(state, stop_at=None):
+        run, made = Run(tmp_path, 0), []
+        for arm in "ab":
+            for step in run.steps(arm, 3, state=state):
+                run.record(step)
+                made.append((arm, step))
+                if (arm, step) == stop_at:
+                    raise StoppedError
+            if arm == "a":
+                run.drop_state()
+        return made
+
+    large = Counter()
+    large.value = torch.zeros(1000)
+    with pytest.raises(StoppedError):
+        train(large, stop_at=("b", 1))
+    before = Run(tmp_path, 0).checkpoint_path("a").stat()
+    assert before.st_size < 1000
+    assert train(large) == [("b", step) for step in range(4)]
+    assert Run(tmp_path, 0).checkpoint_path("a").stat().st_mtime_ns == before.st_mtime_ns
+    assert Run(tmp_path, 0).checkpoint_path("b").stat().st_size > 4000
+    assert [record["arm"] for record in Run(tmp_path, 0).records()] == [*"aaaabbbb"]
+    Run(tmp_path, 0).records_path.write_text('{"arm":"a","step":0}\n')
+    with pytest.raises(DataError, match="expected the 4 records of a that its checkpoint stands on, got 1"):
+        train(large)
+
+
 def diverge(folder, at=6, watched=True):
     """Doubles a parameter, then makes it NaN."""
     run, counter = Run(folder, 0, checkpoint_seconds=0.0), Counter()

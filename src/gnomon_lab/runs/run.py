@@ -146,7 +146,7 @@ class Run:
         At step s the caller makes the s-th update (none at 0) and may `record` a reading. A checkpoint is written
         every few seconds and at the end, which is `total` or the step at which the caller calls `stop`; resuming
         restores `state`, drops the records made since the checkpoint, and makes them again. A finished arm only
-        restores its state.
+        restores its state, unless that was dropped.
 
         Raises:
             CheckpointError: if a checkpoint is damaged, or belongs to another run; or if the folder was deleted.
@@ -160,6 +160,8 @@ class Run:
         self._arm, self._kept, self._read, self._trained, self._stopped = arm, Kept(), 0.0, 0.0, False
         saved = load_of_run(path) if path.exists() else None
         if saved is not None:
+            if saved["finished"] and not saved["state"]:
+                return
             self._check_parts(path, saved, state.keys())
             self._kept = self._left.get(arm, self._kept)
             self._saved = done = saved["step"]
@@ -194,6 +196,12 @@ class Run:
         sync(self.records_path)  # after a power failure, the checkpoint still has the records that it relies on
         save_checkpoint(self.checkpoint_path(arm), checkpoint)
         self._saved = step
+
+    def drop_state(self) -> None:
+        """Drops from the finished arm's checkpoint the state, which fills the disk where nothing needs it again."""
+        path = self.checkpoint_path(self._arm)
+        if (saved := load_of_run(path))["state"]:
+            save_checkpoint(path, saved | {"state": {}})
 
     def _count(self, read: float) -> float:
         """Counts the time since the last call, of which so many seconds went into readings; returns the time now."""
