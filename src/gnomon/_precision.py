@@ -110,7 +110,7 @@ def in_single(tensor: Tensor) -> Tensor:
 
 
 def narrowed(result: object, dtypes: Iterable[torch.dtype], to: torch.dtype) -> object:
-    """The result, with its tensors of these dtypes converted to half precision.
+    """The result, with its tensors of these dtypes converted to a narrower one.
 
     Raises:
         RangeError: if it does not hold them.
@@ -119,7 +119,8 @@ def narrowed(result: object, dtypes: Iterable[torch.dtype], to: torch.dtype) -> 
     for before, after in zip(floating([result]), floating([given]), strict=True):
         if (before.isfinite() & ~after.isfinite()).any():
             most = float(before.detach().abs().amax())
-            raise RangeError(None, f"a result that {to} can hold", f"one up to {most:.3g}", "Pass float32.")
+            wider = "float32" if to in HALF else "float64"
+            raise RangeError(None, f"a result that {to} can hold", f"one up to {most:.3g}", f"Pass {wider}.")
     return given
 
 

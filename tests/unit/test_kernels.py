@@ -218,10 +218,10 @@ def test_agop_is_that_of_autodiff(kernel, n, d, c, with_metric):
 def test_both_forms_agree_and_the_cheaper_is_taken(kernel, monkeypatch):
     x, coefficients = normal(30, 4), normal(30, 3, seed=1)
     slopes = over_pairs(kernel.slope, x, None, 7)
-    whole = _by_samples(slopes, x, coefficients, 30)
+    whole, none = _by_samples(slopes, x, coefficients, 30), torch.zeros(3, 4, dtype=torch.float64)
     for block, budget in ((1, 1), (7, 2 * 8 * x.numel() * 2), (16, 2**20)):
         torch.testing.assert_close(_by_samples(slopes, x, coefficients, block), whole)
-        torch.testing.assert_close(_by_gradients(slopes, x, coefficients, block, budget), whole)
+        torch.testing.assert_close(_by_gradients(slopes, x, coefficients, none, block, budget), whole)
     taken = []
     for name in ("_by_samples", "_by_gradients"):
         form = getattr(agop_module, name)
@@ -229,6 +229,24 @@ def test_both_forms_agree_and_the_cheaper_is_taken(kernel, monkeypatch):
     kernel_agop(kernel, normal(30, 40), normal(30, 3))
     kernel_agop(kernel, normal(60, 4), normal(60, 3))
     assert taken == ["_by_samples", "_by_gradients"]
+
+
+@pytest.mark.parametrize(("n", "d", "bandwidth"), [(200, 10, 30.0), (200, 10, 100.0), (50, 100, 100.0)])
+def test_what_is_left_beside_a_large_mean_keeps_its_digits(n, d, bandwidth):
+    """Wide kernels make nearly linear machines, whose gradients are all nearly their mean."""
+    x, y = normal(n, d), torch.ones(n, 1, dtype=torch.float64)
+    y[::2] = -1
+    x[:, 0] += y[:, 0]
+    kernel = GaussianKernel(bandwidth)
+    coefficients = torch.linalg.solve(kernel_gram(kernel, x, x) + 1e-3 * torch.eye(n, dtype=torch.float64), y)
+    apart = x[:, None] - x
+    gradients = -torch.einsum("jc,ij,ijk->ick", coefficients, kernel.slope(apart.square().sum(2)), apart)
+    gradients = (gradients - gradients.mean(0)).flatten(0, 1)
+    expected = gradients.mT @ gradients / n
+    torch.testing.assert_close(kernel_agop(kernel, x, coefficients, centred=True), expected, rtol=1e-6, atol=1e-15)
+    single = kernel_agop(kernel, x.float(), coefficients.float(), centred=True).double()
+    assert (single - expected).norm() <= 1e-3 * expected.norm()
+    assert torch.linalg.eigvalsh(single)[0] >= -1e-6 * torch.linalg.eigvalsh(single)[-1]
 
 
 @every_kernel

@@ -72,6 +72,13 @@ def test_distances_shrink_by_the_rate_down_to_nothing(kernel_ridge, feature_ridg
     assert rfm.fixed_point() == 1
 
 
+def test_one_sample_per_class_has_no_deviations_within_classes():
+    gram = torch.eye(4, dtype=torch.float64) + 0.1
+    rfm = LinearDeepRFM(gram, torch.arange(4), kernel_ridge=0.3, feature_ridge=0.3)
+    distance = rfm.run(12).distance
+    torch.testing.assert_close(float(distance[-1] / distance[-2]), rfm.rate(), rtol=1e-3, atol=0)
+
+
 def test_lemma_b2_and_the_fixed_point():
     collapsed = TARGET @ TARGET.mT + 0.7 * EYE
     printed = EYE / 0.7 - TARGET @ TARGET.mT / (0.7 * (0.7 + 12))

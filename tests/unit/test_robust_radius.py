@@ -6,6 +6,7 @@ import torch
 from scipy.optimize import minimize
 
 from gnomon import jacobian_alignment
+from gnomon.errors import RangeError
 from gnomon.measure import robust_radius
 from tests.drawn import normal
 
@@ -117,3 +118,15 @@ def test_an_offset_can_do_better():
 
 def test_one_output_cannot_change_its_mind():
     assert robust_radius(normal(3, 1, 5), normal(3, 5)).isinf().all()
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-160, 1e160, 1e300])
+def test_samples_of_any_size_have_their_radius(size):
+    jacobian, x = normal(4, 3, 100), normal(4, 100)
+    torch.testing.assert_close(robust_radius(jacobian, x * size), robust_radius(jacobian, x) * size)
+    torch.testing.assert_close(robust_radius(jacobian * size, x), robust_radius(jacobian, x))
+
+
+def test_a_radius_that_the_dtype_does_not_hold_is_refused():
+    with pytest.raises(RangeError, match=r"robust_radius\(x\): expected a radius that torch.float32 can hold"):
+        robust_radius(torch.eye(2)[None], torch.tensor([[3e38, -3e38]]))

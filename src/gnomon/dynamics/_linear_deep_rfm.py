@@ -182,16 +182,17 @@ class LinearDeepRFM:
         \max\big(\frac1{\lambda_\Phi + \lambda_k}, \frac2{q + \lambda_k}\big)$
         with $q = gN + \lambda_\Phi$ and $p = \frac q{q + \lambda_k}$
 
-        The first is for deviations within classes, which mix the range of $yy^\top$ with its complement; the second is
-        for deviations between classes. For the exact $\kappa$ the first is
-        $\frac{\lambda_kN}{(N + \lambda_\Phi)(\lambda_\Phi + \lambda_k)}$, which is below 1 for all ridges, and the
-        second likewise for $\lambda_k(N - \lambda_\Phi) < (N + \lambda_\Phi)^2$; beyond that the fixed point is
+        The first is for deviations within classes, which mix the range of $yy^\top$ with its complement, and of which
+        there are none at one sample per class; the second is for deviations between classes. For the exact $\kappa$ the
+        first is $\frac{\lambda_kN}{(N + \lambda_\Phi)(\lambda_\Phi + \lambda_k)}$, which is below 1 for all ridges, and
+        the second likewise for $\lambda_k(N - \lambda_\Phi) < (N + \lambda_\Phi)^2$; beyond that the fixed point is
         repelling.
         """
         limit = self.fixed_point() * self.samples
         shifted = limit + self.feature_ridge + self.kernel_ridge
         slope = self.kernel_ridge * self.shrinkage(limit) * self.samples / (self.kappa * shifted)
-        return slope * max(1 / (self.feature_ridge + self.kernel_ridge), 2 / shifted)
+        between = 2 / shifted
+        return slope * (between if self.samples == 1 else max(1 / (self.feature_ridge + self.kernel_ridge), between))
 
 
 def _check_gram(gram: Float[Tensor, "n n"], eps: float, kernel_ridge: float | int) -> None:

@@ -32,8 +32,8 @@ def kernel_agop(
     $nB = W^2\circ\alpha\alpha^\top - W\circ(\alpha p^\top + p\alpha^\top) + \operatorname{diag}\|p_j\|^2$ with
     $p = W\alpha$. It is symmetric, so only half of it is computed, a block of rows at a time. With many more points
     than classes times dimensions, the gradients themselves, n c x d, cost less, and their product is computed instead.
-    The same holds where coefficients are as large as those of nearly singular Gram matrices, because their squares
-    would cost digits.
+    It is computed, too, where the sample form would cost digits: for coefficients as large as those of nearly singular
+    Gram matrices, and where the mean makes up nearly all of what is centred.
 
     Source:
         Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, algorithm 1. Departs from it in the factor 1/n, that of
@@ -80,16 +80,17 @@ def kernel_agop(
     # In units of the largest entries, so that products of slopes, far smaller than the AGOP, do not underflow.
     units = [_largest(part) for part in (weights, mapped, coefficients)]
     weights, mapped, coefficients = weights.div_(units[0]), mapped / units[1], coefficients / units[2]
+    mean = _mean_gradients(weights, mapped, coefficients) if centred else mapped.new_zeros(c, d)
     if 2 * n * c * d * (n + d) < n * (n * n + n * d + 2 * d * d):
-        total = _by_gradients(weights, mapped, coefficients, block, budget)
+        total = _by_gradients(weights, mapped, coefficients, mean, block, budget)
     else:
         total = _by_samples(weights, mapped, coefficients, block)
-        if _rounding(weights, mapped, coefficients) > torch.finfo(x.dtype).eps ** 0.5 * total.trace():
-            total = _by_gradients(weights, mapped, coefficients, block, budget)
+        lost, left = _rounding(weights, mapped, coefficients, total), total.trace() - n * mean.square().sum()
+        if lost > torch.finfo(x.dtype).eps ** 0.5 * left:
+            total = _by_gradients(weights, mapped, coefficients, mean, block, budget)
+        else:
+            total -= n * mean.mT @ mean
     total = total / n
-    if centred:
-        mean = _mean_gradients(weights, mapped, coefficients)
-        total = total - mean.mT @ mean
     unit = math.prod(units[1:], start=units[0])
     total = total * unit * unit
     _checks.held("coefficients", "an AGOP", total)
@@ -103,11 +104,15 @@ def _largest(part: Float[Tensor, "_ _"]) -> Float[Tensor, ""]:
 
 
 def _rounding(
-    weights: Float[Tensor, "n n"], x: Float[Tensor, "n d"], coefficients: Float[Tensor, "n c"]
+    weights: Float[Tensor, "n n"],
+    x: Float[Tensor, "n d"],
+    coefficients: Float[Tensor, "n c"],
+    total: Float[Tensor, "d d"],
 ) -> Float[Tensor, ""]:
-    r"""What `_by_samples` may lose: rounding of $W^2\circ\alpha\alpha^\top$, with independent signs."""
+    r"""What `_by_samples` may lose: rounding of $W^2\circ\alpha\alpha^\top$, of independent signs, and the result's."""
     pulled = (coefficients.square().sum(1) * x.square().sum(1)).sum()
-    return torch.finfo(x.dtype).eps * torch.linalg.vector_norm(weights, dim=1).amax().square() * pulled
+    terms = torch.linalg.vector_norm(weights, dim=1).amax().square() * pulled
+    return torch.finfo(x.dtype).eps * (terms + total.trace())
 
 
 def _by_samples(
@@ -131,17 +136,24 @@ def _by_samples(
 
 
 def _by_gradients(
-    weights: Float[Tensor, "n n"], x: Float[Tensor, "n d"], coefficients: Float[Tensor, "n c"], block: int, budget: int
+    weights: Float[Tensor, "n n"],
+    x: Float[Tensor, "n d"],
+    coefficients: Float[Tensor, "n c"],
+    mean: Float[Tensor, "c d"],
+    block: int,
+    budget: int,
 ) -> Float[Tensor, "d d"]:
-    """The same from the gradients of some classes at a block of points."""
+    """The same from the gradients of some classes at a block of points, less their means."""
     total = x.new_zeros(x.shape[1], x.shape[1])
-    for some in torch.split(coefficients, max(1, budget // (2 * x.numel() * x.element_size())), 1):
+    together = max(1, budget // (2 * x.numel() * x.element_size()))
+    for some, centre in zip(torch.split(coefficients, together, 1), torch.split(mean, together), strict=True):
         points = (some.unsqueeze(2) * x.unsqueeze(1)).flatten(1)
         pulls = weights @ some
         for start in range(0, len(x), block):
             rows = slice(start, start + block)
             gradients = (weights[rows] @ points).view(-1, some.shape[1], x.shape[1])
-            gradients = (gradients - pulls[rows].unsqueeze(2) * x[rows].unsqueeze(1)).flatten(0, 1)
+            gradients -= pulls[rows].unsqueeze(2) * x[rows].unsqueeze(1)
+            gradients = (gradients - centre).flatten(0, 1)
             total += gradients.mT @ gradients
     return total
 

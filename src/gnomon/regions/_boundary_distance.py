@@ -1,12 +1,14 @@
 """How far a sample is from the boundary of its linear region."""
 
+from typing import cast
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from gnomon import _checks
 from gnomon._budget import budget_of
-from gnomon._precision import full_precision
+from gnomon._precision import full_precision, narrowed
 from gnomon.regions._operations import Affine, Bend, PiecewiseLinear, Planes, bent, state_at_origin
 from gnomon.regions._rooms import NUMBER
 from gnomon.regions._steps import Network, network_of
@@ -44,7 +46,8 @@ def boundary_distance(
     Raises:
         UnsupportedModuleError: as `slice_regions`.
         EmptyError: if there are no samples.
-        RangeError: at NaN or infinity; if the network is on another device than x.
+        RangeError: at NaN or infinity; if the network is on another device than x; if the dtype of x does not hold a
+            distance.
     Cost: that of a forward pass of n (d + 1) samples.
     Example:
         >>> import torch
@@ -60,7 +63,8 @@ def boundary_distance(
     with torch.no_grad():
         network = network_of(model, x[:1])
         samples, directions = _together(network, x[0].numel(), budget)
-        return torch.cat([_nearest(network, part, directions) for part in torch.split(x, samples)]).to(x.dtype)
+        found = torch.cat([_nearest(network, part, directions) for part in torch.split(x, samples)])
+        return cast(Tensor, narrowed(found, {torch.float64}, x.dtype))
 
 
 def _together(network: Network, size: int, budget: int) -> tuple[int, int]:

@@ -80,6 +80,8 @@ def _changes(
     near = NEAR * float(edges.abs().max()) if len(edges) else 0.0
     found = [edges[:0]]
     for group in groups:
+        if (classes[group] == classes[group[0]]).all():  # as for a last layer of zeros, where every edge is level
+            continue
         start, end = edges[group].unbind(1)
         length = torch.linalg.vector_norm(end - start, dim=1)
         along = (end - start) / length[:, None]

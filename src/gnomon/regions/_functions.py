@@ -16,7 +16,17 @@ from torch import Tensor
 from torch.nn import functional
 
 from gnomon.regions._bends import BENDS, Number
-from gnomon.regions._operations import Affine, Operation, Planes, as_origin, moved, on_each, with_bias
+from gnomon.regions._operations import (
+    Affine,
+    Operation,
+    PiecewiseLinear,
+    Planes,
+    as_origin,
+    joined,
+    moved,
+    on_each,
+    with_bias,
+)
 from gnomon.regions._recording import Call, Data, leaves, replaced
 
 Operand = Data | Tensor | Number
@@ -44,7 +54,8 @@ def of_call(call: Call, part: int) -> Operation | None:
         inspect.signature(maker).bind(*call.arguments, **call.named)
     except TypeError:  # arguments of another function with this name
         return None
-    return maker(*call.arguments, **call.named)
+    operation = maker(*call.arguments, **call.named)
+    return joined(operation) if isinstance(operation, PiecewiseLinear) else operation
 
 
 def _linear_part(call: Call, part: int) -> Affine:

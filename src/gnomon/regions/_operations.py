@@ -52,7 +52,9 @@ Operation = Affine | Bend
 
 
 def clipped(low: float | int | None, high: float | int | None) -> PiecewiseLinear:
-    """Straight between two numbers, constant beyond them; None is no bound."""
+    """Straight between two numbers, constant beyond them; None is no bound. If `low` is not below `high`, constant."""
+    if low is not None and high is not None and low >= high:
+        return PiecewiseLinear((), (0.0,), (high,))
     breaks: tuple[float | int, ...] = ()
     slopes: tuple[float, ...] = (1.0,)
     offsets: tuple[float | int, ...] = (0.0,)
@@ -61,6 +63,22 @@ def clipped(low: float | int | None, high: float | int | None) -> PiecewiseLinea
     if high is not None:
         breaks, slopes, offsets = (*breaks, high), (*slopes, 0.0), (*offsets, high)
     return PiecewiseLinear(breaks, slopes, offsets)
+
+
+def joined(function: PiecewiseLinear) -> Operation:
+    """The same, without breaks where it does not bend, as that of a LeakyReLU of slope 1."""
+    slopes, offsets = function.slopes, function.offsets
+    bends = [
+        bool((torch.as_tensor(slopes[i]) != slopes[i + 1]).any()) or offsets[i] != offsets[i + 1]
+        for i in range(len(function.breaks))
+    ]
+    if not any(bends):
+        return Affine(lambda planes: on_pieces(planes, function, torch.zeros_like(planes[:, 0], dtype=torch.long)))
+    return PiecewiseLinear(
+        tuple(at for at, bend in zip(function.breaks, bends, strict=True) if bend),
+        (slopes[0], *(slope for slope, bend in zip(slopes[1:], bends, strict=True) if bend)),
+        (offsets[0], *(offset for offset, bend in zip(offsets[1:], bends, strict=True) if bend)),
+    )
 
 
 def on_pieces(planes: Planes, function: PiecewiseLinear, state: Int[Tensor, "p *d"]) -> Planes:

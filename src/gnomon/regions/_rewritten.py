@@ -10,7 +10,7 @@ from torch.nn import functional
 
 def _maximum(x: Tensor, y: Tensor) -> Tensor:
     """The larger of two tensors."""
-    return y + (x - y).relu()
+    return x + (y - x).relu()
 
 
 def _minimum(x: Tensor, y: Tensor) -> Tensor:

@@ -6,9 +6,10 @@ from torch import Tensor
 
 from gnomon.regions._operations import Bend, Planes, bent, state_at_origin
 from gnomon.regions._polygons import Polygons
-from gnomon.regions._split import LAYER
 from gnomon.regions._steps import NOISE, Network
 
+ROUNDING = 1e-15
+"""The noise of this size that float64 makes."""
 LOOKED_AT = 8
 """Points of a box at which a network is shaken."""
 
@@ -36,7 +37,7 @@ def rounding_of(network: Network, image: Planes, box: Polygons, together: int) -
 
     def noisily(place: int, operation: Bend, planes: Planes) -> Planes:
         apart = (planes - exact[place]).abs().nan_to_num(0).flatten(2)
-        largest = LAYER / NOISE * torch.einsum("k,pku->pu", reach, apart).amax(0)
+        largest = ROUNDING / NOISE * torch.einsum("k,pku->pu", reach, apart).amax(0)
         found[place] = torch.maximum(found.get(place, largest), largest)
         return bent(operation, planes, states[place])
 

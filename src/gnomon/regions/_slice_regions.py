@@ -165,9 +165,10 @@ def _polygon(box: Float[Tensor, "v 2"] | Box, origin: Tensor) -> Polygons:
             "Pass them so, or as (left, right, bottom, top).",
         )
     _checks.finite(box=box)
-    if not torch.isfinite(box.to(origin.dtype).square().sum()):
+    dtype = torch.promote_types(origin.dtype, torch.float32)
+    if not torch.isfinite(box.to(dtype).square().sum()):
         reach = float(box.abs().max())
-        raise RangeError("box", f"corners whose squares {origin.dtype} holds", f"{reach:.2g}", "Look closer.")
+        raise RangeError("box", f"corners whose squares {dtype} holds", f"{reach:.2g}", "Look closer.")
     sides = box.roll(-1, 0) - box
     turns = cross(sides, sides.roll(-1, 0))
     turn = torch.atan2(turns, (sides * sides.roll(-1, 0)).sum(1)).sum()

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from gnomon.regions._polygons import Polygons, halve, join
 
-OWN, LAYER = 1e-12, 1e-15
-"""A value counts as zero below these shares of its own terms, and of its layer's largest: its rounding errors."""
+OWN = 1e-12
+"""A value counts as zero below this share of its own terms: their rounding errors."""
 THIN = 4e-12
 """A piece thinner than this share of its coordinates lies within the rounding of its own corners: nothing is there."""
 Allow = Callable[[int], None]
@@ -78,7 +78,6 @@ def split_by_lines(
         beyond.
     """
     u, values = units.shape[2], units.new_tensor(list(breaks))
-    # A value is rounded as its own terms are, and as the largest of its layer's.
     tolerance = _tolerances(polygons, units).add_(rounding).repeat(1, len(breaks))
     tolerance += OWN * values.nan_to_num(posinf=0, neginf=0).abs().repeat_interleave(u)
     highs, crossed = [], []
@@ -138,9 +137,11 @@ def split_by_maximum(
     wholes, unsettled, tolerances = [], [], []
     bytes_each = 2 * CORNER * (polygons.labels.numel() + len(polygons)) * looked_at.shape[1]
     for some in _together(len(looked_at), bytes_each, room):
-        tolerances.append(own[:, places[some]].masked_fill(~there[some], 0).amax(2))
         heights = evaluate(polygons, entries[:, :, places[some]].flatten(2))
-        heights = heights.view(*heights.shape[:2], *places[some].shape)
+        heights = heights.view(*heights.shape[:2], *places[some].shape).masked_fill_(~there[some], -torch.inf)
+        # One that is below another everywhere, such as a mask's -1e9, has the largest errors, which do not matter.
+        rivals = heights.amax(1) >= heights.amin(1).amax(2, keepdim=True)
+        tolerances.append(own[:, places[some]].masked_fill(~(rivals & there[some]), 0).amax(2))
         whole, settled = _largest(heights, there[some], tolerances[-1])
         wholes.append(whole)
         unsettled.append(~settled)
@@ -262,7 +263,7 @@ def _tolerances(polygons: Polygons, lines: Float[Tensor, "p 3 u"]) -> Float[Tens
     reach = polygons.vertices.abs().amax(1)
     # A constant of -inf, as ahead of a maximum, has no error.
     terms = (reach[:, None] @ lines[:, :2].abs())[:, 0] + lines[:, 2].abs().nan_to_num(posinf=0)
-    return OWN * terms + LAYER * terms.amax(1, keepdim=True)
+    return OWN * terms
 
 
 def _zeroed(heights: Tensor, tolerance: Tensor) -> Tensor:

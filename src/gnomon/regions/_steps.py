@@ -112,8 +112,18 @@ class Network:
             raise disagreement()
         # An output that is masked is -inf in both.
         apart = torch.where(wanted == outputs, 0, wanted - outputs).abs().max()
-        if not apart <= AGREEMENT * wanted.abs().masked_fill(wanted.isinf(), 0).max():
+        if apart <= AGREEMENT * wanted.abs().masked_fill(wanted.isinf(), 0).max():
+            return
+        if not apart <= max(self.moved_by_noise(part) for part in torch.split(x, together)):
             raise disagreement()
+
+    def outputs_at(self, x: Float[Tensor, "n *d"]) -> Float[Tensor, "n c"]:
+        """The steps' outputs."""
+        return self.run(x[:, None, None], lambda _, bend, at: bent(bend, at, state_at_origin(bend, at)))[:, 0, 0]
+
+    def moved_by_noise(self, x: Float[Tensor, "n *d"]) -> float:
+        """The largest change of outputs by noise: where their terms cancel, it is more than the outputs themselves."""
+        return float((self.with_noise().outputs_at(x) - self.outputs_at(x)).abs().nan_to_num(0).max())
 
 
 def disagreement() -> UnsupportedModuleError:
@@ -172,15 +182,14 @@ def network_of(model: nn.Module, x: Float[Tensor, "1 *d"]) -> Network:
         if result is None:
             raise disagreement()
         network = Network(exact, _read(recorder.calls, result), recorder.source, result.name)
-        both = _require_apart(exact, x, outputs)
+        both = _require_apart(network, x, outputs)
         drawn = torch.randn(OTHERS, *x.shape[1:], generator=torch.Generator().manual_seed(0), dtype=x.dtype)
         several = torch.cat([both, (1 + x.abs().max()) * drawn.to(x.device)])
-        found = network.run(several[:, None, None], lambda _, bend, at: bent(bend, at, state_at_origin(bend, at)))
-        network.require_agreement(several, found[:, 0, 0], together=2)
+        network.require_agreement(several, network.outputs_at(several), together=2)
     return network
 
 
-def _require_apart(model: nn.Module, x: Float[Tensor, "1 *d"], outputs: Float[Tensor, "1 c"]) -> Float[Tensor, "2 *d"]:
+def _require_apart(network: Network, x: Float[Tensor, "1 *d"], outputs: Float[Tensor, "1 c"]) -> Float[Tensor, "2 *d"]:
     """The sample and another one, together with which it has the same outputs.
 
     Raises:
@@ -188,12 +197,10 @@ def _require_apart(model: nn.Module, x: Float[Tensor, "1 *d"], outputs: Float[Te
     """
     both = torch.cat([x, 1 - x])
     try:
-        beside = outputs_of(model(both.clone()), both)
-        problem = (
-            "outputs that change with the samples beside"
-            if (beside[:1] - outputs).abs().max() > AGREEMENT * outputs.abs().max()
-            else ""
-        )
+        beside = outputs_of(network.model(both.clone()), both)
+        apart = (beside[:1] - outputs).abs().max()
+        mixed = apart > AGREEMENT * outputs.abs().max() and apart > network.moved_by_noise(x)
+        problem = "outputs that change with the samples beside" if mixed else ""
     except (*WRONG, ShapeError) as error:
         problem = f"a network that does not take two samples: {error}"
     if problem:

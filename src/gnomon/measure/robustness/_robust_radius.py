@@ -42,7 +42,7 @@ def robust_radius(jacobian: Float[Tensor, "n c *d"], x: Float[Tensor, "n *d"]) -
     Raises:
         ShapeError: if the axes of the Jacobian after the second are not those of x.
         EmptyError: if there are no samples.
-        RangeError: at NaN or infinity.
+        RangeError: at NaN or infinity; if the dtype does not hold a radius.
     Cost: O(n c d).
     Example:
         >>> import torch
@@ -52,12 +52,16 @@ def robust_radius(jacobian: Float[Tensor, "n c *d"], x: Float[Tensor, "n *d"]) -
     """
     _checks.jacobian_at(jacobian, x)
     _checks.finite(jacobian=jacobian, x=x)
-    # The largest entry is divided out, so that lengths of tiny Jacobians do not underflow.
-    scale = jacobian.detach().flatten(1).abs().amax(1).view(-1, 1, 1)
-    rows, sample = jacobian.flatten(2) / torch.where(scale > 0, scale, 1), x.flatten(1).unsqueeze(1)
+    # The largest entries are divided out, so that products neither underflow nor overflow.
+    rows, sample = jacobian.flatten(2), x.flatten(1).unsqueeze(1)
+    scale, unit = (part.detach().abs().amax((1, 2), keepdim=True) for part in (rows, sample))
+    rows, sample = rows / torch.where(scale > 0, scale, 1), sample / torch.where(unit > 0, unit, 1)
     y = torch.linalg.vecdot(rows.detach(), sample.detach()).argmax(1, keepdim=True)
     apart = rows.take_along_dim(y.unsqueeze(2), 1) - rows
     length = torch.linalg.vector_norm(apart, dim=2)
     # Equal rows tie everywhere: 0, not 0/0. The gradient at 0 is 0.
-    radius = torch.linalg.vecdot(apart, sample).relu() / torch.where(length > 0, length, torch.inf)
-    return radius.scatter(1, y, torch.inf).amin(1)
+    radius = torch.linalg.vecdot(apart, sample).relu() / torch.where(length > 0, length, torch.inf) * unit[:, 0]
+    nearest = radius.scatter(1, y, torch.inf).amin(1)
+    if rows.shape[1] > 1:
+        _checks.held("x", "a radius", nearest)
+    return nearest
