@@ -389,3 +389,37 @@ def test_a_saturated_loss_is_read_whose_hessian_is_rounding():
     x = torch.randn(12, 6)
     labels = model(x).argmax(1)
     torch.testing.assert_close(gnomon.hessian_trace(model, x, labels).value, torch.tensor(0.0), atol=1e-3, rtol=0)
+
+
+def test_a_reading_at_which_rounding_leaves_nothing_of_a_hessian_is_nan_and_training_goes_on():
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 3))
+    x, labels = torch.randn(64, 16), torch.randint(0, 3, (64,))
+    probe = gnomon.Probe(model, (x, labels), [gnomon.accuracy, gnomon.hessian_trace])
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1e10)
+    with pytest.warns(UserWarning, match="hessian_trace"):
+        reading = probe(1)
+    assert [*reading.missing] == ["hessian_trace"]
+    assert "or numbers of which rounding leaves nothing. Replace that" in reading.missing["hessian_trace"]
+    assert reading.values["accuracy"].isfinite().all()
+
+
+def test_memorised_samples_have_the_curvature_that_they_have_in_float64():
+    """Of p - p² at p near 1, single precision would leave little."""
+    torch.manual_seed(0)
+    x, labels = torch.randn(20, 5), torch.arange(20) % 3
+    model = nn.Linear(5, 3)
+    with torch.no_grad():
+        model.weight.zero_()
+        model.weight[:, :3] = 15 * torch.eye(3)
+        x[:, :3] = functional.one_hot(labels, 3) + 0.1 * x[:, :3]
+    exact = copy.deepcopy(model).double()
+    assert functional.cross_entropy(exact(x.double()), labels) < 1e-4
+    for quantity in (gnomon.hessian_trace, gnomon.gauss_newton_trace, gnomon.gradient_sharpness):
+        single, double = (
+            quantity(each, x.to(dtype), labels) for each, dtype in ((model, None), (exact, torch.float64))
+        )
+        values = [getattr(found, "value", found).double() for found in (single, double)]
+        torch.testing.assert_close(*values, rtol=1e-4, atol=0)

@@ -252,6 +252,8 @@ def test_bad_quantities_are_named():
         Probe(model, x, {"jacobian": lambda x: x})
     with pytest.raises(ShapeError, match=r"Probe\(labels\): expected 5 samples as in x, got 4"):
         Probe(model, (x, torch.zeros(4)), [accuracy])
+    with pytest.raises(ArgumentTypeError, match=r"expected real numbers from f, got complex ones\. Return its abs"):
+        Probe(model, x, {"f": lambda x: torch.complex(x, x)}).read()
     with pytest.raises(ShapeError, match=r"expected a tensor or a dataclass of tensors from f, got float"):
         Probe(model, x, {"f": lambda x: 1.0}).read()
     with pytest.raises(RangeError, match=r"expected functions that have a name, got a lambda\. Pass a mapping"):

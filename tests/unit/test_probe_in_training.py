@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.nn.utils import prune, spectral_norm, weight_norm
+from torch.nn.utils import parametrizations, parametrize, prune, spectral_norm, weight_norm
 from torch.utils.checkpoint import checkpoint
 
 import gnomon
@@ -196,3 +196,26 @@ def test_a_stopping_rule_leaves_out_steps_without_values():
         assert total(reading) == (step not in (0, 2))
         aligned(reading)
     assert total.steps == aligned.steps == [0, 1, 3, 4]
+
+
+@pytest.mark.parametrize("quantity", [nc1, accuracy])
+def test_weights_that_training_caches_keep_their_graph(quantity):
+    def trained(read):
+        torch.manual_seed(1)
+        x, labels = torch.randn(24, 6), torch.arange(24) % 3
+        model = nn.Sequential(parametrizations.weight_norm(nn.Linear(6, 8)), nn.ReLU(), nn.Linear(8, 3))
+        optimizer, probe = torch.optim.SGD(model.parameters(), 0.1), Probe(model, (x, labels), [quantity])
+        for step in range(3):
+            with parametrize.cached():
+                if read:
+                    probe(step)
+                kept = parametrize._cache
+                loss = functional.cross_entropy(model(x), labels)
+                optimizer.zero_grad()
+                loss.backward()
+                assert parametrize._cache is kept
+            assert parametrize._cache_enabled == 0
+            optimizer.step()
+        return [*model.parameters()]
+
+    torch.testing.assert_close(trained(True), trained(False), rtol=0, atol=0)

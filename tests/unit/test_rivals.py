@@ -20,6 +20,7 @@ from gnomon.steer import (
     WeightNormConstraint,
     stablemax_cross_entropy,
 )
+from gnomon.steer._parameters import joint_norm
 from gnomon_lab.runs.checkpoint import load_checkpoint, save_checkpoint
 
 OPTIMIZERS = {
@@ -696,3 +697,10 @@ def test_sam_refuses_what_has_no_direction():
         pass
     assert w.tolist() == [1.0, 1.0]
     assert w.grad is not None
+
+
+def test_the_constraint_holds_complex_weights_too():
+    weights = [nn.Parameter(torch.randn(*shape, dtype=torch.complex64)) for shape in ((3, 6), (3,))]
+    exact = torch.cat([torch.view_as_real(part.detach()).flatten() for part in weights]).norm()
+    torch.testing.assert_close(joint_norm(weights), exact)
+    WeightNormConstraint(weights, 0.5)

@@ -11,7 +11,7 @@ from torch import nn
 import gnomon
 from gnomon import Probe, Reading, every, plateau, stop_when
 from gnomon.data import digits, standardise
-from gnomon.errors import RangeError
+from gnomon.errors import CheckpointError, RangeError
 from gnomon.models import mlp
 
 
@@ -148,3 +148,24 @@ def test_an_answer_that_is_no_verdict_is_an_error(answer):
         RangeError, match=r"stop_when\(<lambda>\): expected True, False or a result with `reached`, got"
     ):
         stop_when(lambda size: answer)(next(readings()))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("state", "got"),
+    [
+        ({}, "one with steps and their histories, got one with nothing"),
+        (None, "one with steps and their histories, got none"),
+        ({"steps": [1], "histories": 3}, "one with steps and their histories, got one with steps, histories"),
+        ({"steps": [1, 2], "histories": {"size": [0.1]}}, "a value of each quantity for each of its 2 steps, got 1 of"),
+    ],
+)
+def test_what_is_no_history_is_named(state, got):
+    with pytest.raises(CheckpointError, match=rf"stop_when\(state_dict\): expected {got}"):
+        stop_when(lambda size: True).load_state_dict(state)
+
+
+def test_a_rule_about_steps_alone_has_no_histories():
+    rule = stop_when(lambda steps: True)
+    rule.load_state_dict({"steps": [1, 2], "histories": {}})
+    assert rule.steps == [1, 2]

@@ -14,7 +14,7 @@ from gnomon.autodiff._parameter_jacobian import differentiable, trainable, vecto
 from gnomon.autodiff._run import run
 from gnomon.autodiff._single_steps import in_single_steps
 from gnomon.autodiff._tape import uses_of
-from gnomon.errors import UnsupportedModuleError
+from gnomon.errors import RangeError, UnsupportedModuleError
 
 
 def centroid_velocity(
@@ -85,6 +85,20 @@ def _slope(
         except RuntimeError as error:
             raise only_once(str(error)) from error
         return slope
+
+
+class AsymmetryError(UnsupportedModuleError, RangeError):
+    """Products with second derivatives are not those of one matrix; once a probe was made, by rounding."""
+
+
+def asymmetric() -> AsymmetryError:
+    """The error for second derivatives that disagree, which torch does not always report."""
+    return AsymmetryError(
+        "model",
+        "layers with a second derivative",
+        "one whose derivative is not differentiated, or numbers of which rounding leaves nothing",
+        "Replace that layer by one of torch's own operations; if all are, read the network in float64.",
+    )
 
 
 def only_once(got: str) -> UnsupportedModuleError:

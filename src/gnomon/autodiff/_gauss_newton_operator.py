@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from gnomon import _checks
 from gnomon._precision import outside_inference
-from gnomon.autodiff._descent import only_once
+from gnomon.autodiff._descent import asymmetric
 from gnomon.autodiff._loss_gradients import require_slope
 from gnomon.autodiff._loss_operator import Losses
 from gnomon.autodiff._parameter_jacobian import mixture, require_gradient
@@ -110,4 +110,4 @@ class GaussNewtonOperator:
         g = self._left(chunk, w)
         size = g @ g
         if ((self._right(chunk, g) * w).sum() - size).abs() > self.vectors.tolerance * size:
-            raise only_once("one whose derivative is not differentiated")
+            raise asymmetric()

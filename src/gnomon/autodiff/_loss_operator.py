@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from gnomon import _checks
 from gnomon._precision import outside_inference
-from gnomon.autodiff._descent import only_once
+from gnomon.autodiff._descent import asymmetric
 from gnomon.autodiff._loss_gradients import require_slope
 from gnomon.autodiff._parameter_jacobian import mixture, require_gradient
 from gnomon.autodiff._parameter_vectors import Chunks, ParameterVectors, chunks_of, second
@@ -91,7 +91,7 @@ class LossOperator:
         of_g, of_w = self._product(chunk, g), self._product(chunk, w)
         size = length(of_g) * length(w) + length(of_w) * length(g)
         if (of_g @ w - of_w @ g).abs() > self.vectors.tolerance * size:
-            raise only_once("one whose derivative is not differentiated")
+            raise asymmetric()
 
 
 def _gradients(

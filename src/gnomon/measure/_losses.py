@@ -52,7 +52,9 @@ def formula_and_targets(
 
 
 def _entropies(logits: Float[Tensor, "n c"], classes: Int[Tensor, "n"]) -> Float[Tensor, "n"]:
-    return functional.cross_entropy(logits, classes, reduction="none")
+    """In float64: of samples that are memorised, single precision rounds the loss and its derivatives to zero."""
+    wide = logits if logits.device.type == "mps" else logits.double()  # which it does not have
+    return functional.cross_entropy(wide, classes, reduction="none").to(logits.dtype)
 
 
 def _squares(logits: Float[Tensor, "n c"], targets: Real[Tensor, "n c"]) -> Float[Tensor, "n"]:

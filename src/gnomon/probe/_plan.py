@@ -4,13 +4,13 @@ import difflib
 import graphlib
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 
 from torch import Tensor
 
 from gnomon.autodiff import OBSERVATIONS, Layer
-from gnomon.errors import EmptyError, RangeError, ShapeError
+from gnomon.errors import ArgumentTypeError, EmptyError, RangeError, ShapeError
 from gnomon.measure import centroid
 from gnomon.probe._derived import DERIVED, QUANTITIES, across_layers, own
 from gnomon.probe._reading import Value
@@ -207,7 +207,16 @@ def presentable(name: str, value: object) -> Value:
 
     Raises:
         ShapeError: if it is neither.
+        ArgumentTypeError: if it is of complex numbers, of which a log would keep the real parts alone.
     """
+    parts = [getattr(value, each.name) for each in fields(value)] if is_dataclass(value) else [value]
+    if any(isinstance(part, Tensor) and part.is_complex() for part in parts):
+        raise ArgumentTypeError(
+            "quantities",
+            f"real numbers from {name}",
+            "complex ones",
+            "Return its abs(), or real and imag in a dataclass.",
+        )
     if isinstance(value, Tensor) or (is_dataclass(value) and not isinstance(value, type)):
         return value
     raise ShapeError(

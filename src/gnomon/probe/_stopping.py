@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gnomon.errors import RangeError, public, within
+from gnomon.errors import CheckpointError, RangeError, public, within
 from gnomon.probe._reading import Reading
 
 
@@ -67,14 +67,31 @@ class Stop:
         """Continues from that history; the criterion and its settings are this object's.
 
         Raises:
+            CheckpointError: if it is not the state of such a rule.
             RangeError: if it is the history of other quantities.
         """
+        whole = isinstance(state_dict, Mapping) and state_dict.keys() >= {"steps", "histories"}
+        if not whole or not isinstance(state_dict["histories"], Mapping):
+            got = (
+                f"one with {', '.join(map(str, state_dict)) or 'nothing'}"
+                if isinstance(state_dict, Mapping)
+                else "none"
+            )
+            raise CheckpointError("state_dict", "one with steps and their histories", got, "Load that of a stop_when.")
         if state_dict["histories"].keys() != self.histories.keys():
             raise RangeError(
                 self._called,
                 f"the history of {', '.join(self.histories)}",
                 ", ".join(state_dict["histories"]),
                 "Ask for the same quantities, or start without a history.",
+            )
+        lengths = {name: len(values) for name, values in state_dict["histories"].items()}
+        if any(length != len(state_dict["steps"]) for length in lengths.values()):
+            raise CheckpointError(
+                "state_dict",
+                f"a value of each quantity for each of its {len(state_dict['steps'])} steps",
+                ", ".join(f"{length} of {name}" for name, length in lengths.items()),
+                "Load that of a stop_when.",
             )
         self.steps = [*state_dict["steps"]]
         self.histories = {name: [*values] for name, values in state_dict["histories"].items()}

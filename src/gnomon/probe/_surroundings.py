@@ -11,6 +11,7 @@ import torch
 from torch._C import _functorch as functorch
 from torch.backends import cuda as attention
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.utils import parametrize
 from torch.utils import checkpoint
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _pop_mode
 
@@ -31,6 +32,7 @@ def surroundings(devices: Set[torch.device]) -> list[PutBack]:
         partial(allow_hooks, torch._C._autograd._saved_tensors_hooks_get_disabled_error_message()),
         partial(setattr, checkpoint, "_checkpoint_hook", checkpoint._checkpoint_hook),
         partial(without_modes, len(_get_current_dispatch_mode_stack())),
+        partial(cached, parametrize._cache_enabled, parametrize._cache),
         partial(random.setstate, random.getstate()),
         partial(np.random.set_state, np.random.get_state(legacy=False)),
         partial(torch.set_rng_state, torch.get_rng_state()),
@@ -56,6 +58,8 @@ def plain(devices: Set[torch.device]) -> Iterator[None]:
     # `torch.autocast`: interrupted as it begins, it would keep weights in half precision permanently.
     for kind in cast(devices):
         torch.set_autocast_enabled(kind, False)
+    # Weights computed here have no graph, with which training would go on in `parametrize.cached()`.
+    cached(0, {})
     with ExitStack() as stack:
         # Compiled functions have no second derivative.
         if "torch._dynamo" in sys.modules:
@@ -70,6 +74,11 @@ def cast(devices: Iterable[torch.device]) -> list[str]:
     return [
         kind for kind in sorted({"cpu", *(device.type for device in devices)}) if torch.amp.is_autocast_available(kind)
     ]
+
+
+def cached(depth: int, weights: dict[tuple[int, str], torch.Tensor | None]) -> None:
+    """In how many blocks of `parametrize.cached()` the caller is, and the parametrized weights kept there so far."""
+    parametrize._cache_enabled, parametrize._cache = depth, weights
 
 
 def saved_tensor_hooks() -> object:

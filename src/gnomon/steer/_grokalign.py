@@ -90,7 +90,8 @@ class GrokAlign:
             model must treat each sample by itself, and in DistributedDataParallel with `find_unused_parameters` both
             must use the same parameters.
         squared: penalise the squared norm; `level` is then one of squared norms.
-        every: k ≥ 1, act at one call in k. A norm held at a `level` swings about k times as far around it.
+        every: k ≥ 1, act at one call in k. A norm held at a `level` swings about k times as far around it. A copy that
+            `dataclasses.replace` makes counts its own calls: give it this one's `state_dict()`.
         generator: where the random vectors and parts come from; default: torch's global one.
     Raises:
         RangeError: listing every setting that is out of range.

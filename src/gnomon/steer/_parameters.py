@@ -125,7 +125,7 @@ def _together(norms: Sequence[Tensor], order: float = 2) -> Tensor:
 def _norm(tensor: Tensor) -> Tensor:
     """The norm from those of the rows: in one sum, 10⁷ squares are 2e-4 off on a CPU. It may be sharded by rows."""
     inner = tuple(range(1, tensor.ndim))
-    rows = vector_norm(tensor, dim=inner, dtype=single(tensor.dtype)) if inner else in_single(tensor)
+    rows = vector_norm(tensor, dim=inner, dtype=single(tensor.dtype)) if inner else in_single(tensor).abs()
     exact = rows.dtype if rows.device.type == "mps" else torch.float64  # which it does not have
     return vector_norm(rows, dtype=exact).to(rows.dtype)
 
