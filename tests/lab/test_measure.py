@@ -374,7 +374,10 @@ def test_bad_data_are_one_line(folder, complaint):
     assert "expected numbers as labels, got <U21 in words.npz" in ask("words.npz", x=x, labels=labels.astype(str))
     assert "expected finite numbers, got nan at index (0, 0)" in ask("nan.npz", x=x * np.nan)
     assert "expected a file, got 'none.parquet'" in ask("none.parquet")
-    assert "expected one of mnist, fashion_mnist" in ask("minst")
+    assert "(--data): expected digits, an .npz or .parquet file, one of mnist, fashion_mnist" in ask("minst")
+    assert "The nearest is 'mnist'." in ask("minst")
+    assert "The nearest is 'digits'." in ask("dgits")
+    assert "(--data): expected an .npz or .parquet file, got 'small.pt'. Save it by np.savez" in ask("small.pt")
     assert "expected train or test of the digits" in complaint("small.pt", "nets:small", "digits", "--split", "dev")
 
 

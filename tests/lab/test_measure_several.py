@@ -555,6 +555,7 @@ def test_a_damaged_one_of_two_at_one_step_is_named_and_the_others_are_measured(a
     whole = {"best.pt": "last.pt", "last.pt": "best.pt"}[broken]
     assert (code, json.loads(out)["checkpoints"]) == (2, ["first.pt", whole])
     assert f"of {broken}. Copy or save it again. Measured: 2 checkpoints." in said.splitlines()[-1]
+    assert [*json.loads(out)["skipped"]] == [broken]
 
 
 @pytest.mark.parametrize(
@@ -731,3 +732,29 @@ def test_no_name_of_many_checkpoints_is_cut_off():
         assert "…" not in out
         assert name in "".join(word for word in words if word in name)
         assert {"-0.01204", "1,000"} <= {*words}
+
+
+def told(step, path="a", **values):
+    """A reading as a line of a history."""
+    return {"step": step, "checkpoint": {"path": path}, "measured": {"left_out": {}, "outputs": None}, **values}
+
+
+def test_a_quantity_without_a_value_at_the_last_step_is_not_said_to_end_with_another():
+    setting = {"model": "a", "data": "b", "samples": 3, "dtype": "float32"}
+    records = [told(0, accuracy=0.1, nc1=2.0), told(300, accuracy=1.0, nc1=1.0), told(700, accuracy=None, nc1=0.5)]
+    page = as_page(Moved(setting, records, "the step"))
+    assert page.summary.endswith("correctly at first and 100.0% at step 300, the last with a value.")
+    (accuracy, nc1) = (row[1:3] for row in page.table.rows)
+    assert accuracy == ("0.1", "1\N{NO-BREAK SPACE}at\N{NO-BREAK SPACE}300")
+    assert nc1 == ("2", "0.5")
+    late = as_page(Moved(setting, [told(0, accuracy=None), *records[1:2]], "the step"))
+    assert "100.0% were classified correctly at step 300 and 100.0% at last" in late.summary
+
+
+def test_what_was_skipped_is_on_the_page(ask):
+    Path("half.pt").write_bytes(Path(NAMES[-1]).read_bytes()[:2000])
+    code, _, _ = ask(*NAMES, "half.pt", options=(*ASKED, "--report", "page.html", "--out", "all.json"))
+    assert code == 2
+    reason = json.loads(Path("all.json").read_text())["skipped"]["half.pt"]
+    assert "expected" in reason
+    assert "Skipped: half.pt. Reason: " in Path("page.html").read_text()

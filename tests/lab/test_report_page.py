@@ -398,3 +398,13 @@ def complains(message):
 def _overlap(a, b):
     apart = a["right"] <= b["left"] or b["right"] <= a["left"] or a["bottom"] <= b["top"] or b["bottom"] <= a["top"]
     return not apart
+
+
+def test_numbers_of_a_cell_are_not_broken_at_the_sign_of_their_exponent(tmp_path):
+    rows = (("a", "2.1e-09 (1e-09 to <4.8e-08)", ""), ("b", "3-5", "never"))
+    write(Report("t", "s", "i", Table(("", "R", "S"), rows)), tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    number = '<span class="number">{}</span>'.format
+    cell = f"{number('2.1e-09')} ({number('1e-09')}\u00a0to\u00a0&lt;{number('4.8e-08')})"
+    assert f'<td data-head="R"><span>{cell}</span></td><td data-head="S"></td>' in page
+    assert '<td data-head="R"><span>3-5</span></td>' in page

@@ -14,7 +14,9 @@ import torch
 
 from gnomon_lab.cli import main, run_command
 from gnomon_lab.cli.verify_command import by_setting
+from gnomon_lab.papers.grokalign import accelerate
 from gnomon_lab.papers.own import grok_digits
+from gnomon_lab.report.build import then
 from gnomon_lab.report.setting import setting
 from gnomon_lab.report.table import write_table
 from gnomon_lab.runs import Run, all_runs, open_run
@@ -68,6 +70,19 @@ def test_a_setting_is_told_by_the_options_that_make_it(tmp_path):
     assert told(small) == "default setting"
     assert told(CONFIG) == "--steps 2 --train 20 --width 8"
     assert told(paper) == ("default setting" if paper == small else "--paper")
+
+
+def test_an_option_of_two_words_is_told_as_a_shell_takes_it(tmp_path):
+    noisy = replace(accelerate.SMALL, methods=("baseline", "input noise"))
+    told = setting(accelerate.EXPERIMENT, open_run(tmp_path, "accelerate", noisy, 0))
+    assert told == "--methods baseline 'input noise'"
+
+
+def test_what_next_is_about_the_same_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for root, more in ((Path("runs"), ""), (Path("my runs"), "--runs 'my runs' ")):
+        found = open_run(root, "grok-digits", grok_digits.SMALL, 0)
+        assert then(grok_digits.EXPERIMENT, found).startswith(f"What next: `gnomon run grok-digits {more}--seeds 0-4`")
 
 
 def test_list_names_runs_of_unknown_experiments(gnomon, tmp_path):

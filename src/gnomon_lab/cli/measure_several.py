@@ -44,15 +44,19 @@ def several(options: "Options", paths: Sequence[Path], beside: "Terminal") -> in
     with contextlib.redirect_stdout(sys.stderr):
         steps, failed = ordered(options, paths, beside)
         kept, reader = opened(options, steps, beside)
-    moved = partial(Moved, kept.setting, steps=SOURCES[steps.source])
+
+    def moved() -> "Moved":
+        skipped = {str(path): str(error) for path, error in failed.items()}
+        return Moved(kept.setting, kept.rows, SOURCES[steps.source], skipped)
+
     try:
         with contextlib.redirect_stdout(sys.stderr):
             failed |= read(steps, kept, reader, beside)
     except BaseException:
-        leave(options, moved(kept.rows), beside)
+        leave(options, moved(), beside)
         raise
     if kept.rows:
-        show(options, moved(kept.rows), beside)
+        show(options, moved(), beside)
     if failed:
         raise together(failed, len(kept.rows))
     return 0

@@ -11,7 +11,8 @@ def state(found: Found) -> str:
     """Whether a run is finished and how long it took, or how far it is."""
     if found.finished:
         seconds = found.result().get("seconds")
-        return "finished" if seconds is None else f"finished, took {duration(seconds)}"
+        # Zero where the experiment's version did not record its time.
+        return f"finished, took {duration(seconds)}" if seconds else "finished"
     try:
         return ": ".join(filter(None, ("not finished", how_far(found))))
     except GnomonError as error:

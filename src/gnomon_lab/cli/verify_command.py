@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
             "--runs",
             "finished runs of the settings that claims are about",
             f"none in {options.runs}",
-            f"Call `gnomon run {options.name or next(iter(EXPERIMENTS))}` first.",
+            f"Call `gnomon run {options.name or next(iter(EXPERIMENTS))}` with the same --runs first.",
         )
     return int(bool(left_out) or not all(map(all, boards)))
 
@@ -119,6 +119,8 @@ def board(claims: Sequence["Claim"], caption: str) -> "Table":
     from rich.text import Text
 
     table = Table("claim", "expected", "measured", "verdict", caption=caption)
+    for column in table.columns:
+        column.overflow = "fold"  # words that are too long for a narrow terminal are broken, not cut
     for claim in claims:
         verdict = Text("reproduced", "green") if claim.holds else Text("not reproduced", "red")
         table.add_row(claim.message, claim.expected, claim.measured, verdict)

@@ -118,6 +118,8 @@ def write(watched: "Watched", path: Path) -> None:
 
     replace_text(path, page(watched.path, answer(watched, seconds=float("inf"))))
     say(str(path))
+    if why := watched.unmatched():
+        raise DataError("--only", "quantities that were read", why, f"Correct it; {path} has no curves.")
 
 
 def serve(watched: "Watched", options: Options) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -37,11 +37,13 @@ class Moved:
         setting: network, data, samples and so on, by name.
         records: the readings, by ascending step.
         steps: where the steps come from, in words.
+        skipped: the checkpoints that could not be read, each with the reason.
     """
 
     setting: Mapping[str, Any]
     records: Sequence[Record]
     steps: str
+    skipped: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def at(self) -> list[int]:
@@ -120,6 +122,7 @@ def as_columns(moved: Moved) -> dict[str, Any]:
             for record in moved.records
             if "missing" in record["checkpoint"]
         },
+        "skipped": dict(moved.skipped),
         "verdict": as_numbers(moved.worth),
         "outputs": last.get("outputs"),
         "left_out": moved.left_out,
@@ -151,9 +154,10 @@ def as_page(moved: Moved) -> Report:
             for record in moved.records
             if "missing" in record["checkpoint"]
         ),
+        *(f"Skipped: {path}. Reason: {reason}" for path, reason in moved.skipped.items()),
     ]
     words = explanations(moved.names)
-    rows = tuple((": ".join(filter(None, (name, words[name]))), *ends(moved.points(name))) for name in moved.names)
+    rows = tuple((": ".join(filter(None, (name, words[name]))), *ends(moved.points(name), at)) for name in moved.names)
     verdicts = {"": moved.worth}
     answer = in_sight(verdicts)
     count, span = f"{len(at):,} checkpoints", f"Steps {at[0]:,} to {at[-1]:,}"
@@ -175,27 +179,31 @@ def as_page(moved: Moved) -> Report:
     )
 
 
-def ends(points: Sequence[tuple[int, float]]) -> tuple[str, ...]:
-    """The first and the last number, and the lowest and the highest with their steps."""
+def ends(points: Sequence[tuple[int, float]], at: Sequence[int]) -> tuple[str, ...]:
+    """The first and the last number, with their steps if there is none at the first or last step; lowest, highest."""
     if not points:
         return ("", "", "", "")
     low, high = (pick(points, key=lambda point: point[1]) for pick in (min, max))
-    first, last = (shown(points[place][1]) for place in (0, -1))
+
+    def with_step(step: int, value: float) -> str:
+        return f"{shown(value)}\N{NO-BREAK SPACE}at\N{NO-BREAK SPACE}{step:,}"
+
+    outer = ((points[place], at[place]) for place in (0, -1))
     return (
-        first,
-        last,
-        *(f"{shown(value)}\N{NO-BREAK SPACE}at\N{NO-BREAK SPACE}{step:,}" for step, value in (low, high)),
+        *(shown(value) if step == end else with_step(step, value) for (step, value), end in outer),
+        *(with_step(*point) for point in (low, high)),
     )
 
 
 def of_accuracy(moved: Moved) -> str:
     """How the accuracy moved, in words; empty if there is none."""
     points = moved.points("accuracy")
-    return (
-        f", of which {points[0][1]:.1%} were classified correctly at first and {points[-1][1]:.1%} at last"
-        if points
-        else ""
-    )
+    if not points:
+        return ""
+    (first, before), (last, after) = points[0], points[-1]
+    start = "at first" if first == moved.at[0] else f"at step {first:,}"
+    end = "at last" if last == moved.at[-1] else f"at step {last:,}, the last with a value"
+    return f", of which {before:.1%} were classified correctly {start} and {after:.1%} {end}"
 
 
 def figures(moved: Moved) -> tuple[Curves, ...]:

@@ -1,5 +1,6 @@
 """The samples: a data set that gnomon knows, or a file that holds arrays or a table."""
 
+import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -131,7 +132,17 @@ def of_digits(split: str, samples: int | None, seed: int) -> Data:
 
 def of_images(name: str, split: str, samples: int | None, data_dir: Path | None) -> Data:
     """Images from a folder or the hub."""
-    table = find(name, split, data_dir)
+    if home("measure(--data)", name).is_file():
+        raise DataError("--data", "an .npz or .parquet file", repr(name), "Save it by np.savez(path, x=…, labels=…).")
+    try:
+        table = find(name, split, data_dir)
+    except DataError as error:
+        if error.argument == "name":  # find()'s, of which this option takes more
+            error.argument = "--data"
+            error.expected = error.expected.replace("one of ", "digits, an .npz or .parquet file, one of ", 1)
+            if difflib.get_close_matches(name.lower(), ["digits"]):
+                error.advice = "The nearest is 'digits'."
+        raise
     n = count(samples, table.rows, table.where)
     return Data(*load_images(name, split, data_dir=data_dir, limit=n), f"{name} ({split})", table.files, split)
 

@@ -1,5 +1,6 @@
 """From a run's folder to its figures and its page."""
 
+import shlex
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from gnomon_lab.report.worth import by_arms, in_details, in_sight
 from gnomon_lab.runs import Found
 from gnomon_lab.runs.files import replace_file
 from gnomon_lab.settings import Settings
+
+USUAL = Path("runs")
+"""The default of --runs."""
 
 
 def build(experiment: Experiment[Settings], found: Found) -> Path:
@@ -72,7 +76,9 @@ def published(report: Report, folder: Path) -> Path:
 def then(experiment: Experiment[Settings], found: Found) -> str:
     """What to do after a run of the experiment."""
     words = setting(experiment, found)
-    options = "" if words == DEFAULT else f" {words}"
+    options, root = "" if words == DEFAULT else f" {words}", found.folder.parent.parent
+    if root not in (USUAL, USUAL.resolve()):
+        options += f" --runs {shlex.quote(str(root))}"
     return (
         f"What next: `gnomon run {experiment.name}{options} --seeds 0-4` shows how far it depends on chance, `gnomon "
         "list` names the other experiments, and docs/getting-started.md reads a network of your own while it trains."

@@ -1,13 +1,14 @@
 """One self-contained HTML page: style, plotly.js and data are part of it, and it may load nothing else."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
 from gnomon.errors import EmptyError, ShapeError
@@ -95,6 +96,7 @@ def render(report: Report) -> str:
         keep_trailing_newline=True,
     )
     pages.filters["plain"] = _plain
+    pages.filters["unbroken"] = _unbroken
     here = files("gnomon_lab.report")
     flat = {key: value for key, value in report.details.items() if not isinstance(value, Mapping)}
     nested = [(key, value) for key, value in report.details.items() if isinstance(value, Mapping)]
@@ -144,6 +146,11 @@ def _drawing(figure: Figure) -> _Drawing:
     elif isinstance(figure, Space):
         note = " Drag to turn it, hold Ctrl and use the wheel to come nearer, click twice to go back."
     return _Drawing(figure, Markup(data), note, bool(drawn.layout.sliders))
+
+
+def _unbroken(cell: str) -> Markup:
+    """A cell whose numbers with an exponent are not broken at its minus sign."""
+    return Markup(re.sub(r"\d[\d.]*e-\d+", r'<span class="number">\g<0></span>', str(escape(cell))))
 
 
 def _plain(value: object) -> str:

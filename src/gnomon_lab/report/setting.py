@@ -1,5 +1,7 @@
 """A run's setting, as options of `gnomon run`."""
 
+import shlex
+
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.runs import Found
 from gnomon_lab.runs.find import plain
@@ -22,4 +24,4 @@ def _options(found: Found, base: object) -> list[str]:
 
 
 def _words(value: object) -> str:
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return shlex.join(map(str, value)) if isinstance(value, list) else shlex.quote(str(value))

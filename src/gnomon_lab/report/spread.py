@@ -76,8 +76,17 @@ def _numbers(numbers: Sequence[str], unit: str) -> str:
     mean = sum(map(_value, numbers)) / len(numbers)
     decimals = max(len(number.partition(".")[2]) for number in numbers) or int(not mean.is_integer())
     separator = "," if any("," in number for number in numbers) else ""
-    how = ".2g" if any("e" in number for number in numbers) else f"{separator}.{decimals}f"
-    return f"{mean:{how}}{unit} ({low}{unit} to {high}{unit})"
+    if any("e" in number for number in numbers):
+        decimals = max(len(number.partition("e")[0].partition(".")[2]) for number in numbers)
+        how = f".{decimals}e"
+    else:
+        how = f"{separator}.{decimals}f"
+    return f"{_plain(f'{mean:{how}}')}{unit} ({low}{unit} to {high}{unit})"
+
+
+def _plain(number: str) -> str:
+    """Zero has no sign."""
+    return number.lstrip("-") if _value(number) == 0 else number
 
 
 def _value(number: str) -> float:

@@ -10,12 +10,14 @@ from gnomon_lab.report.drawing import _layout, _scatter_layout
 from gnomon_lab.report.drawing._plotly import axis_title, below_legend, colour_axis, dtick, number, text, title
 
 _LEFT, _RIGHT = 62, 26
+_WIDER = 16
+"""More room for names, since the reader's font may be wider (pixels)."""
 
 
 def interactive_scatter(scatter: Scatter) -> go.Figure:
     """Draws the panels below each other, without the figure's title."""
     stacked, tops, _ = _scatter_layout.stack(scatter)
-    left = max(_LEFT, _scatter_layout.names(scatter))
+    left = max(_LEFT, _WIDER + _scatter_layout.names(scatter))
     entries = _scatter_layout.legend(scatter)
     labels = [points.label for points in entries]
     room = _layout.WIDTH - left - _RIGHT  # plotly gives a legend no more room

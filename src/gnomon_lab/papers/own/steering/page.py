@@ -46,7 +46,7 @@ def cell(seeds: Sequence[Sequence[Record]], task: str, entrant: str, whole: bool
     if steps is None or time is None:
         return ""
     if whole:
-        return f"{steps.value:+.1f} ({steps.low:+.1f} to {steps.high:+.1f})"
+        return f"{steps.value:+z.1f} ({steps.low:+z.1f} to {steps.high:+z.1f})"
     if steps.arrived == 0:
         return "never"
     arrived = "" if steps.arrived == steps.seeds else f", {steps.arrived} of {steps.seeds}"
@@ -64,7 +64,7 @@ def summary(records: Sequence[Record]) -> str:
         found = {entrant: compare([records], task, entrant, REFERENCE, unit) for entrant in entrants(records)}
         best, gained = max(((name, each) for name, each in found.items() if each), key=lambda pair: pair[1].value)
         sentences.append(
-            f"{task}: {best} ({gained.value:+.1f} points)" if whole else f"{task}: {best} ({gained.value:.1f} x)"
+            f"{task}: {best} ({gained.value:+z.1f} points)" if whole else f"{task}: {best} ({gained.value:.1f} x)"
         )
     return f"Best in time, beside tuned weight decay: {'; '.join(sentences)}."
 
