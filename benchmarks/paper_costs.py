@@ -145,6 +145,9 @@ class Slice(Run):
     def stop(self) -> None:
         """Goals are not waited for."""
 
+    def drop_state(self) -> None:
+        """None is kept."""
+
     def steps(self, arm: str, total: int, **state) -> Iterator[int]:
         """Some of the steps, in no order, and what each took."""
         due = planned(sys._getframe(1).f_locals.get("due"), total)  # what the loop that asks for steps calls so

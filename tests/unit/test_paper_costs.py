@@ -51,6 +51,8 @@ def test_a_short_arm_is_made_whole(costs, clock, tmp_path):
     assert sorted(made) == [0, 1, 2, 3, 4, 5]
     assert sum((run.arms["short"].training, run.arms["short"].reading)) == 5 + 1 + 1
     assert list(run.steps("nothing to train", 0)) == [0]
+    run.drop_state()
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_experiment_that_has_had_its_time_is_ended(costs, clock, tmp_path, monkeypatch):
