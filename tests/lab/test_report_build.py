@@ -105,7 +105,7 @@ def test_what_differs_between_the_seeds_is_not_said_of_all():
         (["-1.5", "\N{MINUS SIGN}2.5"], "-2.0 (\N{MINUS SIGN}2.5 to -1.5)"),
         (["1e-05", "3e-05"], "2e-05 (1e-05 to 3e-05)"),
         (["1.2e-01", "3.0e-01"], "2.1e-01 (1.2e-01 to 3.0e-01)"),
-        (["-1.0", "+1.0"], "0.0 (-1.0 to +1.0)"),
+        (["-0.3", "+0.1", "+0.1"], "0.0 (-0.3 to +0.1)"),
         (["3 of 10", "5 of 10"], "4 (3 to 5) of 10"),
         (["never", "step 3", "step 5"], "never in 1 of 3; step 4 (3 to 5) in 2 of 3"),
         (["yes", "yes"], "yes"),
