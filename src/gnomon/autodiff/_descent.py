@@ -12,9 +12,9 @@ from gnomon.autodiff._loss_gradients import Loss, loss_gradient
 from gnomon.autodiff._memory import chunk_size
 from gnomon.autodiff._parameter_jacobian import differentiable, trainable, vector_parameter_jacobian
 from gnomon.autodiff._run import run
+from gnomon.autodiff._second_derivatives import only_once
 from gnomon.autodiff._single_steps import in_single_steps
 from gnomon.autodiff._tape import uses_of
-from gnomon.errors import RangeError, UnsupportedModuleError
 
 
 def centroid_velocity(
@@ -85,27 +85,3 @@ def _slope(
         except RuntimeError as error:
             raise only_once(str(error)) from error
         return slope
-
-
-class AsymmetryError(UnsupportedModuleError, RangeError):
-    """Products with second derivatives are not those of one matrix; once a probe was made, by rounding."""
-
-
-def asymmetric() -> AsymmetryError:
-    """The error for second derivatives that disagree, which torch does not always report."""
-    return AsymmetryError(
-        "model",
-        "layers with a second derivative",
-        "one whose derivative is not differentiated, or numbers of which rounding leaves nothing",
-        "Replace that layer by one of torch's own operations; if all are, read the network in float64.",
-    )
-
-
-def only_once(got: str) -> UnsupportedModuleError:
-    """The error for a layer that cannot be differentiated twice."""
-    return UnsupportedModuleError(
-        "model",
-        "layers with a second derivative",
-        got,
-        "Replace that layer by one of torch's own operations.",
-    )

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from gnomon import _checks
 from gnomon._precision import outside_inference
-from gnomon.autodiff._descent import asymmetric
 from gnomon.autodiff._loss_gradients import require_slope
 from gnomon.autodiff._parameter_jacobian import mixture, require_gradient
 from gnomon.autodiff._parameter_vectors import Chunks, ParameterVectors, chunks_of, second
 from gnomon.autodiff._run import run
+from gnomon.autodiff._second_derivatives import asymmetric
 from gnomon.linalg import length
 
 Losses = Callable[[Tensor, Tensor], Tensor]

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from gnomon._budget import budget_of
 from gnomon._precision import single
-from gnomon.autodiff._descent import only_once
 from gnomon.autodiff._memory import chunk_size
 from gnomon.autodiff._parameter_jacobian import differentiable, trainable
+from gnomon.autodiff._second_derivatives import only_once
 from gnomon.autodiff._single_steps import in_single_steps
 from gnomon.autodiff._tape import uses_of
 
