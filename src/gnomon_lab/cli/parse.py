@@ -36,14 +36,14 @@ def parse(target: Callable[..., T], arguments: Sequence[str], prog: str, descrip
 
 
 def without_none(options: type) -> type:
-    """The type of options, whose help does not show None and empty tuples as values."""
+    """The type of options, whose help does not show None, False and empty tuples as values."""
     hints = get_type_hints(options)
     for field in fields(options):
         if field.default is None:
             kinds = (kind for kind in get_args(hints[field.name]) if kind is not NoneType)
             shown = tyro.conf.arg(help_behavior_hint="", metavar="|".join(map(_metavar, kinds)))
             options.__annotations__[field.name] = Annotated[field.type, shown]
-        elif field.default in ((), MISSING) and get_origin(hints[field.name]) is tuple:
+        elif field.default is False or (field.default in ((), MISSING) and get_origin(hints[field.name]) is tuple):
             options.__annotations__[field.name] = Annotated[field.type, tyro.conf.arg(help_behavior_hint="")]
     return options
 

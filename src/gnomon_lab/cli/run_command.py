@@ -27,7 +27,7 @@ class Options:
     seeds: str = "0"
     """One or more: 0, 0-9, or 0,3,5. One run each."""
     small: tyro.conf.FlagCreatePairsOff[bool] = False
-    """The variant that takes minutes on two CPU cores; the default."""
+    """Variant that takes minutes on two CPU cores; the default."""
     paper: tyro.conf.FlagCreatePairsOff[bool] = False
     """The paper's own setting."""
     runs: Path = Path("runs")
