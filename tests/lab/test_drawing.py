@@ -74,7 +74,8 @@ def test_a_short_logarithmic_axis_has_numbers_too(ys, labels):
         label.get_text() for label, y in zip(axes.get_yticklabels(), axes.get_yticks(), strict=True) if low < y < high
     ]
     assert shown == labels
-    assert interactive(figure).layout.yaxis.dtick == (None if "1,000" in labels else "D2")
+    axis = interactive(figure).layout.yaxis
+    assert (axis.dtick, axis.tickformat) == ((1, None) if "1,000" in labels else ("D2", "~g"))
 
 
 def test_panels_are_as_high_as_told():

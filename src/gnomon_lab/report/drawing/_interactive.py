@@ -75,10 +75,19 @@ def _axes(curves: Curves, panel: Panel, i: int, domain: tuple[float, float]) -> 
     y = common | {"anchor": f"x{number(i)}", "domain": list(domain), "nticks": 6, "hoverformat": ".4~g"}
     y |= {"showspikes": False, "title": axis_title(panel.y_label, 6)}
     if panel.log_y:
-        y |= {"type": "log", "exponentformat": "e"} | ({"dtick": "D2"} if style.few(*_layout.y_span(panel)) else {})
+        y |= {"type": "log", "exponentformat": "e"} | _numbers(*_layout.y_span(panel))
     if panel.y_range is not None:
         y["range"] = list(_layout.exponents(*panel.y_range) if panel.log_y else panel.y_range)
     return {f"xaxis{number(i)}": x, f"yaxis{number(i)}": y}
+
+
+def _numbers(low: float, high: float) -> dict[str, Any]:
+    """Where a logarithmic axis has numbers, each in full: plotly itself writes 0.02 as a small 2."""
+    if style.short(low, high):
+        return {}
+    if style.few(low, high):
+        return {"dtick": "D2", "tickformat": "~g" if low >= 1e-4 and high < 1e6 else ".0e"}
+    return {"dtick": 1} if high < 1e7 * low else {}
 
 
 def _trace(line: Line, log_x: bool, i: int, seen: set[tuple[str, int, bool]]) -> go.Scatter:
