@@ -249,7 +249,7 @@ def test_gradient(p):
 
     def numbers(features):
         moments = class_moments(features, labels, 3)
-        return moments.means, moments.within.dense(), moments.within.quadratic_trace(moments.centred_means)
+        return moments.means, moments.within.dense(), moments.within.variances(moments.centred_means).sum()
 
     assert torch.autograd.gradcheck(numbers, features.requires_grad_())
 
@@ -261,10 +261,13 @@ def test_covariance_held_whole_or_as_rows(p):
     for held in (Factored(rows), Dense(matrix)):
         torch.testing.assert_close(held.dense(), matrix)
         torch.testing.assert_close(held.trace(), matrix.trace())
-        torch.testing.assert_close(held.quadratic_trace(a), (a @ matrix @ a.T).trace())
+        torch.testing.assert_close(held.variances(a), (a @ matrix @ a.T).diagonal())
         for seven in (7, torch.tensor(7)):
             torch.testing.assert_close((held / seven).dense(), matrix / 7, rtol=1e-13, atol=1e-13)
-        torch.testing.assert_close(held.regression(a, 0.3) @ (matrix + a.T @ a + 0.3 * torch.eye(p)), a)
+        torch.testing.assert_close(held.shifted_solve(a, torch.tensor(0.3)) @ (matrix + 0.3 * torch.eye(p)), a)
+        inside, beyond = held.pseudo_solve(a)
+        torch.testing.assert_close(inside @ matrix + beyond, a)
+        torch.testing.assert_close(beyond @ matrix, torch.zeros_like(a))
         for other in (Factored(b), Dense(b.T @ b)):
             torch.testing.assert_close((held + other).dense(), matrix + b.T @ b)
     assert isinstance(Factored(rows) + Factored(b), Dense if p == 3 else Factored)

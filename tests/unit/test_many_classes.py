@@ -30,7 +30,6 @@ def many(monkeypatch):
     """What is done for many classes is done for few."""
     monkeypatch.setattr("gnomon.measure._frames.BLOCK", 7)
     monkeypatch.setattr("gnomon.measure._least_squares.FEW", 7)
-    monkeypatch.setattr("gnomon.linalg._covariance.FEW", 7)
 
 
 @pytest.mark.parametrize("zero", [False, True])
@@ -71,7 +70,6 @@ def test_the_parts_of_the_loss_of_many_classes(monkeypatch, weight_decay, with_b
     few = gnomon.mse_decomposition(weight, bias, its, weight_decay)
     best = gnomon.least_squares_classifier(its, weight_decay, with_bias=with_bias)
     monkeypatch.setattr("gnomon.measure._least_squares.FEW", 7)
-    monkeypatch.setattr("gnomon.linalg._covariance.FEW", 7)
     found = gnomon.mse_decomposition(weight, bias, its, weight_decay)
     for name in ("nc1", "nc23", "deviation", "total"):
         torch.testing.assert_close(getattr(found, name), getattr(few, name), rtol=1e-9, atol=1e-12)

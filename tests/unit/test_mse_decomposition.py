@@ -398,3 +398,48 @@ def test_a_loss_beyond_the_dtypes_range_is_refused():
         ):
             mse_decomposition(*given, moments)
     assert mse_decomposition(weight * 1e100, bias, moments).total.isfinite()
+
+
+@pytest.mark.parametrize("spread", [1e-4, 1e-6, 1e-7])
+@pytest.mark.parametrize("copied", [0, 2])
+def test_collapsed_features_keep_their_digits(spread, copied):
+    """The covariance of all samples has a condition number of a spread's inverse square; it is not inverted."""
+    labels = torch.arange(60) % 4
+    features = normal(4, 8)[labels] + spread * normal(60, 8, seed=1)
+    features = torch.cat([features, features[:, :copied]], 1)
+    moments, width = moments_of(features, labels), 8 + copied
+    zero = torch.zeros(4, width).double(), torch.zeros(4).double()
+    parts, expected = mse_decomposition(*zero, moments), spectral_mse(snr_singular_values(moments), 4)
+    torch.testing.assert_close(parts.least_squares, expected.least_squares, rtol=1e-10, atol=0)
+    torch.testing.assert_close(parts.nc23, expected.nc23, rtol=0.1, atol=0)  # squares of 1e-14 beside outputs of 1
+    torch.testing.assert_close(parts.deviation, 0.5 - expected.total, rtol=1e-10, atol=0)
+    without_bias = mse_decomposition(zero[0], None, moments)
+    best, _ = solver(features, labels, 0.0, bias=False)
+    least = loss(best, zero[1], features, labels, 0.0)
+    torch.testing.assert_close(without_bias.least_squares, least, rtol=1e-8, atol=0)  # the solver's own digits
+    for bias in (True, False):
+        best, offset = solver(features, labels, 0.0, bias)
+        found = central_path_distance(best, offset if bias else None, moments)
+        torch.testing.assert_close(found, torch.zeros_like(found), atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("bias", [True, False])
+def test_units_of_very_different_sizes_leave_a_classifier_that_is_no_worse_than_none(dtype, bias):
+    labels = torch.arange(60) % 4
+    sizes = torch.tensor([1e-6, 1, 1e6, 1e3, 1e-3]) if dtype == torch.float64 else torch.tensor([1e3, 1, 1, 1, 1])
+    features = (normal(60, 5).relu() * sizes).to(dtype)
+    zero = torch.zeros(4, 5).to(dtype), torch.zeros(4).to(dtype) if bias else None
+    parts = mse_decomposition(*zero, moments_of(features, labels))
+    torch.testing.assert_close(parts.total, torch.tensor(0.5).to(dtype))
+    least = loss(*solver(features.double(), labels, 0.0, bias), features.double(), labels, 0.0)
+    assert least * 0.999 < parts.least_squares < 1.1 * least  # the smallest units are left out
+
+
+def test_a_weight_decay_lost_in_rounding_counts_as_the_least():
+    features, labels = samples((15,) * 4, 100)
+    for kept in (torch.float32, torch.float64):
+        zero = torch.zeros(4, 100).to(kept), torch.zeros(4).to(kept)
+        parts = mse_decomposition(*zero, moments_of(features.to(kept), labels), 1e-20)
+        torch.testing.assert_close(parts.total, torch.tensor(0.5).to(kept))
+        assert parts.least_squares < 1e-6

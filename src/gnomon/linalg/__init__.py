@@ -2,7 +2,7 @@
 
 from gnomon.linalg._circulant_deviation import circulant_deviation
 from gnomon.linalg._cka import cka
-from gnomon.linalg._covariance import Covariance, Dense, Factored, covariance, covariance_of, smaller
+from gnomon.linalg._covariance import Covariance, Dense, Factored, covariance, covariance_of, identity, smaller
 from gnomon.linalg._directions import cosine, length, norm, root, scaled, unit
 from gnomon.linalg._estimate import Estimate, joined
 from gnomon.linalg._fourier_losses import FourierLosses, fourier_losses
@@ -42,6 +42,7 @@ __all__ = [
     "fourier_losses",
     "fourier_norms",
     "gini",
+    "identity",
     "interval",
     "joined",
     "krylov",

@@ -10,9 +10,6 @@ from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import RangeError, ShapeError
 
-FEW = 1024
-"""Up to this many rows, their products with each other are used, even if these outnumber the full matrix's entries."""
-
 
 @dataclass(frozen=True)
 class Dense:
@@ -39,30 +36,26 @@ class Dense:
         return self.matrix.diagonal().sum()
 
     @full_precision
-    def quadratic_trace(self, a: Float[Tensor, "m p"]) -> Float[Tensor, ""]:
-        r"""$\operatorname{tr} a\Sigma a^\top$, without the m x m matrix."""
-        return ((a @ self.matrix) * a).sum()
+    def variances(self, a: Float[Tensor, "m p"]) -> Float[Tensor, "m"]:
+        r"""The diagonal of $a\Sigma a^\top$, without the m x m matrix."""
+        return ((a @ self.matrix) * a).sum(1)
 
     @full_precision
-    def regression(
-        self, rows: Float[Tensor, "m p"], shift: float | int, eps: float | None = None
-    ) -> Float[Tensor, "m p"]:
-        r"""$A\,(\Sigma + A^\top A + \mathrm{shift}\,I)^{-1}$ for the rows A; at shift 0 with the pseudo-inverse."""
-        return shifted_solve(self.matrix + rows.mT @ rows, rows, shift, eps)
+    def shifted_solve(self, rows: Float[Tensor, "m p"], shift: Float[Tensor, ""]) -> Float[Tensor, "m p"]:
+        r"""$A(\Sigma + \mathrm{shift}\,I)^{-1}$ for the rows A, at a shift above 0."""
+        return torch.linalg.solve(self.matrix + shift * identity(self.matrix), rows, left=False)
 
     @full_precision
-    def solve(
-        self, v: Float[Tensor, "p"], shift: float | int, eps: float | None = None
-    ) -> tuple[Float[Tensor, "p"], Float[Tensor, "p"]]:
-        r"""$(\Sigma + \mathrm{shift}\,I)^{-1}v$, and the part of v beyond the range: at shift 0, by pseudo-inverse."""
-        if shift > 0:
-            return shifted_solve(self.matrix, v[None], shift)[0], torch.zeros_like(v)
+    def pseudo_solve(
+        self, rows: Float[Tensor, "m p"], eps: float | None = None
+    ) -> tuple[Float[Tensor, "m p"], Float[Tensor, "m p"]]:
+        r"""$A\Sigma^+$ for the rows A, and their part beyond the range, $A(I - \Sigma\Sigma^+)$."""
         inverse = pseudo_inverse(self.matrix, eps)
         rank = (inverse * self.matrix).sum().detach().round()
-        beyond = v - self.matrix @ (inverse @ v)
+        beyond = rows - rows @ inverse @ self.matrix
         # Twice, because the first difference still contains rounding errors within the range.
-        beyond = beyond - self.matrix @ (inverse @ beyond)
-        return inverse @ v, torch.where(rank < len(v), beyond, 0)
+        beyond = beyond - beyond @ inverse @ self.matrix
+        return rows @ inverse, torch.where(rank < rows.shape[1], beyond, 0)
 
     def to(self, dtype: torch.dtype) -> "Dense":
         """The same in another precision."""
@@ -107,40 +100,35 @@ class Factored:
         return self.rows.square().sum()
 
     @full_precision
-    def quadratic_trace(self, a: Float[Tensor, "m p"]) -> Float[Tensor, ""]:
-        r"""$\operatorname{tr} aF^\top F a^\top$."""
-        return (a @ self.rows.mT).square().sum()
+    def variances(self, a: Float[Tensor, "m p"]) -> Float[Tensor, "m"]:
+        r"""The diagonal of $aF^\top F a^\top$."""
+        return (a @ self.rows.mT).square().sum(1)
 
     @full_precision
-    def regression(
-        self, rows: Float[Tensor, "m p"], shift: float | int, eps: float | None = None
-    ) -> Float[Tensor, "m p"]:
-        r"""$A\,(F^\top F + A^\top A + \mathrm{shift}\,I)^{-1}$ for the rows A; at shift 0 with the pseudo-inverse."""
-        if len(self.rows) + len(rows) > max(rows.shape[1], FEW):
-            return Dense(self.dense()).regression(rows, shift, eps)
-        joined = torch.cat([self.rows, rows])
-        gram = joined @ joined.mT
-        return shifted_solve(gram, identity(gram)[len(self.rows) :], shift, eps) @ joined
+    def shifted_solve(self, rows: Float[Tensor, "m p"], shift: Float[Tensor, ""]) -> Float[Tensor, "m p"]:
+        r"""$A(F^\top F + \mathrm{shift}\,I)^{-1}$ for the rows A, at a shift above 0."""
+        own = self.rows
+        gram = own @ own.mT
+
+        def inverted(a: Tensor) -> Tensor:
+            inside = torch.linalg.solve(gram + shift * identity(gram), a @ own.mT, left=False)
+            return (a - inside @ own) / shift
+
+        first = inverted(rows)
+        # Once more, for the digits that the difference has cost.
+        return first + inverted(rows - shift * first - first @ own.mT @ own)
 
     @full_precision
-    def solve(
-        self, v: Float[Tensor, "p"], shift: float | int, eps: float | None = None
-    ) -> tuple[Float[Tensor, "p"], Float[Tensor, "p"]]:
-        r"""$(F^\top F + \mathrm{shift}\,I)^{-1}v$ and, at shift 0, by pseudo-inverse, v's part beyond the range."""
-        gram = self.rows @ self.rows.mT
-        if shift > 0:
-
-            def inverted(v: Tensor) -> Tensor:
-                return (v - shifted_solve(gram, (self.rows @ v)[None], shift)[0] @ self.rows) / shift
-
-            first = inverted(v)
-            # Once more, for the digits that the difference has cost.
-            return first + inverted(v - shift * first - self.rows.mT @ (self.rows @ first)), torch.zeros_like(v)
-        inverse = pseudo_inverse(gram, eps)
-        within = inverse @ (self.rows @ v)
-        beyond = v - self.rows.mT @ within
-        beyond = beyond - self.rows.mT @ (inverse @ (self.rows @ beyond))
-        return self.rows.mT @ (inverse @ within), beyond
+    def pseudo_solve(
+        self, rows: Float[Tensor, "m p"], eps: float | None = None
+    ) -> tuple[Float[Tensor, "m p"], Float[Tensor, "m p"]]:
+        r"""$A(F^\top F)^+$ for the rows A, and their part beyond the range of $F^\top$."""
+        own = self.rows
+        inverse = pseudo_inverse(own @ own.mT, eps)
+        inside = rows @ own.mT @ inverse
+        beyond = rows - inside @ own
+        beyond = beyond - beyond @ own.mT @ inverse @ own
+        return inside @ inverse @ own, beyond
 
     def to(self, dtype: torch.dtype) -> "Factored":
         """The same in another precision."""
@@ -168,15 +156,6 @@ def smaller(rows: Float[Tensor, "r p"]) -> Covariance:
     r"""$F^\top F$ as its rows if they are fewer than its columns, otherwise in full."""
     factored = Factored(rows)
     return factored if rows.shape[0] < rows.shape[1] else Dense(factored.dense())
-
-
-def shifted_solve(
-    matrix: Float[Tensor, "p p"], b: Float[Tensor, "m p"], shift: float | int, eps: float | None = None
-) -> Float[Tensor, "m p"]:
-    r"""$b\,(\Sigma + \mathrm{shift}\,I)^{-1}$; at shift 0 the pseudo-inverse."""
-    if shift > 0:
-        return torch.linalg.solve(matrix + shift * identity(matrix), b, left=False)
-    return b @ pseudo_inverse(matrix, eps)
 
 
 def pseudo_inverse(matrix: Float[Tensor, "p p"], eps: float | None = None) -> Float[Tensor, "p p"]:

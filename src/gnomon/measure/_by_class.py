@@ -102,6 +102,14 @@ def centred(
     return apart.sub_(torch.where(small, apart.detach(), 0))
 
 
+def without(rows: Float[Tensor, "k p"], direction: Float[Tensor, "k"]) -> Float[Tensor, "k-1 p"]:
+    """The rows reflected so that this direction comes first, which is then left out: without a k x k matrix."""
+    unit = direction / torch.linalg.vector_norm(direction)
+    sign = torch.where(unit[:1] < 0, -1, 1)
+    normal = torch.cat([unit[:1] + sign, unit[1:]])
+    return (rows - torch.outer(normal, normal @ rows) / (1 + unit[0].abs()))[1:]
+
+
 def check_squares(within: Covariance, means: Float[Tensor, "k p"], centred_means: Float[Tensor, "k p"]) -> None:
     """Raises RangeError unless the within-class scatter's dtype holds the squares of deviations; all may be 0."""
     rows = within.held

@@ -1,6 +1,7 @@
 """The least-squares classifier of given features, and how much another classifier loses compared with it."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float
@@ -8,11 +9,14 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon.errors import RangeError, ShapeError
-from gnomon.linalg import smaller
+from gnomon.linalg import Covariance, identity, psd_root, smaller
+from gnomon.measure._by_class import without
 from gnomon.measure.collapse._class_moments import ClassMoments
 
 FEW = 1024
-"""Up to this many classes, the outputs at the class means are stored, k per class."""
+"""Up to this many classes, matrices of k x k are made."""
+LEAST = 1e-12
+"""A weight decay smaller than this share of the features' variance would be lost in rounding: it counts as this."""
 
 
 def parts_of_loss(
@@ -30,7 +34,8 @@ def parts_of_loss(
     away, offset_away = weight - best, offset - best_offset
     deviation = spread(away, offset_away, class_moments, weight_decay)
     deviation = deviation + at_means(away, offset_away, class_moments, one_hot=False)
-    parts = nc1, nc23, nc1 + nc23, deviation, nc1 + nc23 + deviation
+    total = spread(weight, offset, class_moments, weight_decay) + at_means(weight, offset, class_moments, one_hot=True)
+    parts = nc1, nc23, nc1 + nc23, deviation, total
     _checks.held("classifier", "a loss", parts[-1].to(dtype))
     return tuple(part.to(dtype) for part in parts)
 
@@ -40,36 +45,86 @@ def fitted(
 ) -> tuple[Float[Tensor, "k p"], Float[Tensor, "k"]]:
     r"""Weight and bias in float64, so that outputs at large means keep their digits.
 
-    With $C = \Sigma_W + \Sigma_B + \lambda I$ and $W_0 = \sum_c w_c\,e_c(\mu_c - \mu_G)^\top C^{-1}$, the part of the
-    mean is added last, by the Sherman-Morrison formula, so that nothing as large as its square is ever added to the
-    covariance: $W_{LS} = W_0 + \theta\,(w - W_0\mu_G)\,(C^{-1}\mu_G)^\top / (1 + \theta\,\mu_G^\top C^{-1}\mu_G)$.
-    Where C has a kernel and the mean has a part m in it, that part alone determines this term:
-    $(w - W_0\mu_G)\,m^\top/\|m\|^2$.
+    The weight minimises $\operatorname{tr}W(\Sigma_W + \lambda I)W^\top + \|AW^\top - T\|^2$ with the rows
+    $\sqrt{w_c}(\mu_c - \mu_G)^\top$ and, where the bias does not take the mean away, $\sqrt\theta\mu_G^\top$ in A,
+    and $\sqrt{w_c}\,e_c^\top$ and $\sqrt\theta w^\top$ in T.
     """
     # A direction within the rounding of the moments' own dtype is not a direction of the features.
     eps = torch.finfo(class_moments.means.dtype).eps
     moments = in_float64(class_moments)
     shares, mean = moments.weights, moments.global_mean
     theta = weight_decay / (1 + weight_decay) if with_bias else 1.0
-    root = shares.sqrt().unsqueeze(1)
-    rows = root * moments.centred_means
-    covariance = moments.within / moments.n.to(shares.dtype)
-    if not torch.isfinite((covariance.trace() + rows.square().sum() + mean.square().sum()).detach()):
+    root = shares.sqrt()
+    rows = root.unsqueeze(1) * moments.centred_means
+    within = moments.within / moments.n.to(shares.dtype)
+    if not torch.isfinite((within.trace() + rows.square().sum() + mean.square().sum()).detach()):
         raise RangeError(
             "class_moments",
             "features whose squares are finite",
             "larger ones",
             "Take the features in another unit.",
         )
-    weight = root * covariance.regression(rows, weight_decay, eps)
+    blocks = [of_means(rows, root)]
     if theta > 0:
-        inside, beyond = (covariance + smaller(rows)).solve(mean, weight_decay, eps)
-        least = 10 * len(mean) * eps * torch.linalg.vector_norm(mean.detach())
-        apart = torch.linalg.vector_norm(beyond.detach()) > least
-        along = theta * inside / (1 + theta * (mean @ inside))
-        along = torch.where(apart, beyond / torch.where(apart, beyond.square().sum(), 1), along)
-        weight = weight + torch.outer(shares - weight @ mean, along)
+        blocks.append((math.sqrt(theta) * mean[None], math.sqrt(theta) * shares[None]))
+    weight = regression(within, blocks, weight_decay, eps)
     return weight, (shares - weight @ mean) / (1 + weight_decay) if with_bias else torch.zeros_like(shares)
+
+
+def of_means(rows: Float[Tensor, "k p"], root: Float[Tensor, "k"]) -> tuple[Float[Tensor, "m p"], Float[Tensor, "m k"]]:
+    """The class means' rows of A and T; for many classes p rows with the same products."""
+    if len(rows) <= max(FEW, rows.shape[1]):
+        return without(rows, root), without(root.diag(), root)
+    held = psd_root(rows.mT @ rows)
+    return held, torch.linalg.pinv(held, hermitian=True) @ (root.unsqueeze(1) * rows).mT
+
+
+def regression(
+    within: Covariance, blocks: Sequence[tuple[Tensor, Tensor]], shift: float | int, eps: float
+) -> Float[Tensor, "k p"]:
+    r"""The minimiser W of $\operatorname{tr}W(\Sigma + \mathrm{shift}\,I)W^\top + \|AW^\top - T\|^2$ of least norm.
+
+    With $M = (\Sigma + \mathrm{shift}\,I)^{-1}$ it is $T^\top(I + AMA^\top)^{-1}AM$ (Woodbury): however small Σ is
+    beside $A^\top A$, as it is of collapsed features, the two are never added up. Where Σ has a kernel, M is its
+    pseudo-inverse; along the part N of A in the kernel W fits T at no cost, and what is left to M is $P = I - NN^+$.
+
+    Args:
+        within: Σ.
+        blocks: the rows of A and of T, in blocks of rows that are of one size, with one rounding.
+        shift: at least 0.
+        eps: the relative rounding of Σ and A.
+    """
+    rows, targets = (torch.cat(parts) for parts in zip(*blocks, strict=True))
+    eye = identity(rows @ rows.mT)
+    if shift > 0:
+        along = within.shifted_solve(rows, (max(eps, LEAST) * within.trace().detach()).clamp(min=shift))
+        return targets.mT @ inverse_of_scaled(eye + rows @ along.mT) @ along
+    along, beyond = within.pseudo_solve(rows, eps)
+    kernel, sizes = beyond[:0], [len(part) for part, _ in blocks]
+    for part, own in zip(rows.split(sizes), beyond.split(sizes), strict=True):
+        known = own @ torch.linalg.pinv(kernel) @ kernel
+        kernel = torch.cat([kernel, known + distinct(own - known, part, within, eps)])
+    fits = torch.linalg.pinv(kernel)
+    left = eye - kernel @ fits
+    weight = targets.mT @ left @ inverse_of_scaled(eye + left @ rows @ along.mT @ left) @ left @ along
+    return weight + (targets.mT - weight @ rows.mT) @ fits.mT
+
+
+def inverse_of_scaled(matrix: Float[Tensor, "m m"]) -> Float[Tensor, "m m"]:
+    """The inverse of a positive definite matrix whose rows may be of very different sizes."""
+    scale = matrix.diagonal().detach().rsqrt()
+    return scale.unsqueeze(1) * torch.linalg.inv(scale.unsqueeze(1) * matrix * scale) * scale
+
+
+def distinct(
+    beyond: Float[Tensor, "m p"], rows: Float[Tensor, "m p"], within: Covariance, eps: float
+) -> Float[Tensor, "m p"]:
+    """The parts of rows beyond the covariance's range, without those that rounding or a spread left out explain."""
+    left, sizes, right = torch.linalg.svd(beyond.detach(), full_matrices=False)
+    rounding = rows.shape[1] * eps * torch.linalg.matrix_norm(rows.detach())
+    spread = within.variances(right).detach().clamp(min=0).sqrt()
+    apart = sizes > 10 * torch.maximum(spread, rounding)
+    return (left * apart) @ left.mT @ beyond
 
 
 def in_float64(class_moments: ClassMoments) -> ClassMoments:
@@ -86,7 +141,7 @@ def decays(weight_decay: float | int) -> None:
 
 def spread(weight: Tensor, offset: Tensor, class_moments: ClassMoments, weight_decay: float | int) -> Tensor:
     """Half the mean squared output around the class means, plus the weight decay."""
-    within = class_moments.within.quadratic_trace(weight) / class_moments.n
+    within = class_moments.within.variances(weight).sum() / class_moments.n
     return (within + weight_decay * (weight.square().sum() + offset.square().sum())) / 2
 
 
@@ -104,7 +159,7 @@ def at_means(weight: Tensor, offset: Tensor, class_moments: ClassMoments, *, one
         outputs = centred @ weight.mT + middle
         eye = torch.eye(len(weight), dtype=weight.dtype, device=weight.device)
         return (shares @ (outputs - eye if one_hot else outputs).square()).sum() / 2
-    square = smaller(shares.sqrt().unsqueeze(1) * centred).quadratic_trace(weight) + middle.square().sum()
+    square = smaller(shares.sqrt().unsqueeze(1) * centred).variances(weight).sum() + middle.square().sum()
     if one_hot:
         square = square - 2 * (shares @ ((weight * centred).sum(1) + middle)) + 1
     return square / 2

@@ -20,7 +20,7 @@ class MSEDecomposition:
         nc23: $\mathcal L_{NC2/3}$, its loss at the class means.
         least_squares: $\mathcal L_{LS}$, the sum of these two: the least MSE for these features.
         deviation: $\mathcal L_{LS}^\perp$, the given classifier's loss in excess of that.
-        total: $\mathcal L$, the sum of all: the given classifier's MSE with weight decay.
+        total: $\mathcal L$, the given classifier's MSE with weight decay: `least_squares` plus `deviation`.
     """
 
     nc1: Float[Tensor, "*n"]
@@ -71,8 +71,10 @@ def mse_decomposition(
         ShapeError: if classifier or bias do not match the shape of the means.
         RangeError: at NaN or infinity, at a weight decay that is negative or not finite, if the moments are in a lower
             precision than the classifier, or if their dtype does not hold the loss.
-    Cost: that of `least_squares_classifier`. Precision: 1e-10 in float64, for means of up to a million spreads; for the
-        deviation, that of a difference of classifiers.
+    Cost: that of `least_squares_classifier`. Precision: 1e-10 in float64, however far from the origin and however
+        collapsed: for class means ten million spreads apart too. `nc23` and `deviation` are squares of differences of
+        outputs, to which rounding adds some 1e-30. Where `least_squares_classifier` leaves directions out,
+        `least_squares` is a little above the least, and `total` below the sum.
     Example:
         >>> import torch, gnomon
         >>> moments = gnomon.class_moments(torch.tensor([[-1.0], [1.0]]), torch.tensor([0, 1]), 2)

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon._precision import half_as_single
-from gnomon.measure._by_class import roundings
+from gnomon.measure._by_class import roundings, without
 from gnomon.measure.collapse._class_moments import ClassMoments
 
 
@@ -56,7 +56,7 @@ def nc1(class_moments: ClassMoments) -> Float[Tensor, ""]:
     if len(class_moments.counts) > class_moments.means.shape[1]:
         class_moments = class_moments.present()  # if there are many, those without samples would cost as much
     root = class_moments.weights.sqrt()
-    spread = _apart(root.unsqueeze(1) * class_moments.centred_means, root)
+    spread = without(root.unsqueeze(1) * class_moments.centred_means, root)
     # Differences due to rounding are no separation.
     eps = torch.finfo(spread.dtype).eps
     rounding = eps * torch.linalg.matrix_norm((root.unsqueeze(1) * class_moments.means).detach())
@@ -68,12 +68,4 @@ def nc1(class_moments: ClassMoments) -> Float[Tensor, ""]:
     inverse = torch.linalg.pinv(
         spread, atol=rounding, rtol=torch.full_like(rounding, eps * roundings(max(spread.shape)))
     )
-    return class_moments.within_covariance.quadratic_trace(inverse.mT) / class_moments.classes_present
-
-
-def _apart(rows: Float[Tensor, "k p"], direction: Float[Tensor, "k"]) -> Float[Tensor, "k-1 p"]:
-    """The rows reflected so that this direction comes first, which is then left out: without a k x k matrix."""
-    unit = direction / torch.linalg.vector_norm(direction)
-    sign = torch.where(unit[:1] < 0, -1, 1)
-    normal = torch.cat([unit[:1] + sign, unit[1:]])
-    return (rows - torch.outer(normal, normal @ rows) / (1 + unit[0].abs()))[1:]
+    return class_moments.within_covariance.variances(inverse.mT).sum() / class_moments.classes_present
