@@ -19,6 +19,11 @@ def shape_of(tensor: Tensor) -> str:
     return str(tuple(tensor.shape))
 
 
+def shape_of_samples(tensor: Tensor) -> str:
+    """The shape of one entry per sample, of samples that a probe may have drawn: `(n, 64)`."""
+    return f"({', '.join(map(str, ('n', *tensor.shape[1:])))}{',' if tensor.ndim == 1 else ''})"
+
+
 def floating(**tensors: object) -> None:
     """Raises TypeError unless all are tensors, and RangeError unless they are floating-point."""
     for name, tensor in tensors.items():
@@ -67,8 +72,15 @@ def between(low: float | int, high: float | int, /, **tensors: Tensor) -> None:
                 name,
                 f"numbers in [{low:g}, {high:g}]",
                 f"{float(tensor[index]):g} at index {index}",
-                f"Look at what produced {name}; shares are not per cent.",
+                _advice(name, low, high),
             )
+
+
+def _advice(name: str, low: float | int, high: float | int) -> str:
+    """What may have produced numbers beyond these bounds."""
+    if high == 0:
+        return f"{name} is that of a probability: pass minus the loss."
+    return f"Look at what produced {name}{'; shares are not per cent' if -1 <= low <= high <= 1 else ''}."
 
 
 def numbers(name: str, values: object) -> Tensor:
@@ -216,7 +228,16 @@ def outputs(logits: Tensor, labels: Tensor) -> None:
 def class_labels(labels: Tensor, samples: int, classes: int) -> None:
     """Raises unless `labels` are one class index per sample, from 0 to `classes` - 1."""
     if labels.shape != (samples,):
-        raise ShapeError("labels", f"shape ({samples},)", shape_of(labels), "Pass one class index a sample.")
+        alike = labels.shape[:1] == (samples,)
+        expected, got = ("(n,)", shape_of_samples(labels)) if alike else (f"({samples},)", shape_of(labels))
+        raise ShapeError("labels", f"shape {expected}", got, "Pass one class index a sample.")
+    if classes == 1 and labels.max() == 1:
+        raise RangeError(
+            "labels",
+            "class 0 alone, since there is one output",
+            "0 to 1",
+            "Of a binary classifier with one logit z read the outputs (0, z): torch.cat([torch.zeros_like(z), z], 1).",
+        )
     if labels.is_floating_point() or labels.min() < 0 or labels.max() >= classes:
         raise RangeError(
             "labels",

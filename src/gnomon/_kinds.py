@@ -47,7 +47,8 @@ class Kind:
         if isinstance(value, Tensor) and self.dtypes is not None:
             _checks.dense(**{name: value})
             if self.dtypes and value.dtype not in self.dtypes:
-                raise RangeError(name, self.expected, value.dtype, "Convert it, or, for tokens, pass their embeddings.")
+                others = "" if value.dtype == torch.bool else ", or, for tokens, pass their embeddings"
+                raise RangeError(name, self.expected, value.dtype, f"Convert it{others}.")
         elif self.others is not None and not self._is_one(value):
             number = numbers.Real in self.others
             got = type(value).__name__

@@ -24,6 +24,13 @@ def small():
     return mlp((6, 8, 3), bias=True)
 
 
+made = small()
+
+
+def one():
+    return mlp((6, 8, 1), bias=True)
+
+
 def wide():
     return mlp((6, 9, 3), bias=True)
 

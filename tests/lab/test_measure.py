@@ -302,6 +302,9 @@ def test_weights_may_be_of_another_precision(folder, measured, dtype):
         ("nets", "expected MODULE:FACTORY, such as nets:small for small() in nets.py, got 'nets'"),
         ("nest:small", "got ModuleNotFoundError: No module named 'nest'"),
         ("nets:smal", "expected a function 'smal' in 'nets', got none"),
+        ("nets.py:small", "expected a module's name, got 'nets.py'. Write nets:small."),
+        ("here/nets.py:small", "Write here.nets:small."),
+        ("nets:made", "expected a function that builds one, got a network, 'made' in 'nets'. Name its class, or"),
         ("nets:needy", "without arguments, got TypeError: needy() missing 1 required positional argument"),
         ("nets:nothing", "expected a torch.nn.Module from nets:nothing, got NoneType"),
     ],
@@ -332,7 +335,8 @@ def test_networks_that_do_not_take_the_samples_are_one_line(folder, complaint):
     ("options", "words"),
     [
         (["--quantities", "nc1", "nc5"], "expected some of accuracy, centroid_alignment"),
-        (["--quantities", "nc5"], "got nc5. Correct it."),
+        (["--quantities", "nc5"], "got nc5. Did you mean nc1?"),
+        (["--quantities", "xyz"], "got xyz. Correct it."),
         (["--quantities", "ntk_to_point"], "got ntk_to_point, which also needs point. Correct it."),
         (["--samples", "41"], "expected 1 to 40, the samples of some.npz, got 41"),
         (["--samples", "0"], "expected 1 to 40, the samples of some.npz, got 0"),
@@ -350,6 +354,13 @@ def test_networks_that_do_not_take_the_samples_are_one_line(folder, complaint):
 )
 def test_bad_options_are_one_line(complaint, options, words):
     assert words in complaint("small.pt", "nets:small", "some.npz", *options)
+
+
+def test_what_one_output_lacks_is_said_in_a_sentence(folder, measured):
+    torch.save(mlp((6, 8, 1), bias=True).state_dict(), "one.pt")
+    _, said = measured("one.pt", "nets:one", "some.npz")
+    assert "expected classes at least 2 and whole, got 1. Change it" in said
+    assert "got None" not in said
 
 
 def test_bad_data_are_one_line(folder, complaint):

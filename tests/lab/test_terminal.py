@@ -85,7 +85,7 @@ def test_letters_that_the_terminal_lacks_are_written_out(gnomon, monkeypatch):
         (["list", "--runs"], "gnomon list: expected other arguments, got Missing value for argument '--runs"),
         (
             ["measure", "--moel", "x"],
-            "gnomon measure: expected other arguments, got Missing from gnomon measure: --data",
+            "gnomon measure: expected other arguments, got none for --data.",
         ),
         (["measure", "a", "--model", "b", "--data", "c", "--seed", "--"], "gnomon measure: "),
         (

@@ -159,6 +159,11 @@ def test_the_page_has_a_name_of_its_own(gnomon, folder):
     assert '"test/accuracy": [0,0.1,0.2]' in (folder / "watch.html").read_text()
 
 
+def test_once_says_that_there_is_nothing_yet(gnomon, folder):
+    (folder / "empty").mkdir()
+    assert gnomon("empty", "--once") == (0, "watch.html\nno readings in empty yet\n", "")
+
+
 def test_on_a_terminal_once(gnomon):
     code, out, err = gnomon("runs", "--once", "--terminal")
     assert (code, err) == (0, "")

@@ -154,7 +154,9 @@ def test_values_of_all_samples_are_kept_where_asked_for(tmp_path):
         (first, *_) = history.samples("norm")
         assert len(history.samples("norm")) == 3
         assert_close(first, torch.tensor([1.0, 2.0, 3.0, 10.0]).double())
-    with pytest.raises(RangeError, match=r"History\(name\): expected one of none, got 'norm'"):
+    with pytest.raises(
+        RangeError, match=r"History\(name\): expected what has been read, which is nothing yet, got 'norm'"
+    ):
         filled().samples("norm")
 
 

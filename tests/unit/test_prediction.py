@@ -42,6 +42,14 @@ def test_what_is_no_loss_is_named():
         ShapeError, match=r"\(loss\): expected one value per sample, got shape \(\). Leave out the mean"
     ):
         gnomon.training_loss(logits, labels, loss=functional.cross_entropy)
+    several = partial(functional.binary_cross_entropy_with_logits, reduction="none")
+    for outputs in (3, 1):
+        with pytest.raises(ShapeError, match=rf"got shape \(4, {outputs}\)\. Take the mean over outputs: lambda "):
+            gnomon.training_loss(logits[:, :outputs], torch.ones(4, outputs), loss=several)
+    with pytest.raises(
+        RangeError, match=r"got 0.5 at index \(0,\). log_probability is that of .*pass minus the"
+    ):
+        gnomon.verdict([1, 2], [1.0] * 2, [0.5] * 2, *[[1.0] * 2] * 2, *[[0.1] * 2] * 3)
     with pytest.raises(
         ShapeError, match=r"\(labels\): expected shape \(4, 3\) as the outputs have, or classes, got \("
     ):

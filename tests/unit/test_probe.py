@@ -508,6 +508,7 @@ def test_what_only_few_samples_lack_is_not_refused():
         ),
         ({"quantities": "accuracy"}, r"Probe\(quantities\): expected functions in a list, .* got 'accuracy' alone"),
         ({"quantities": [torch.mean]}, r"expected functions whose arguments have names, got <built-in method mean"),
+        ({"quantities": [nn.CrossEntropyLoss()]}, r"expected functions whose arguments have names, got CrossEntropyLo"),
         ({"quantities": ["accuracy"]}, r"expected functions whose arguments have names, got 'accuracy'\. Wrap it"),
         ({"layers": 3}, r"Probe: expected layers a name or a list of names, got 3\. Change"),
         ({"head": 3}, r"Probe: expected head a name or a list of names, got 3\. Change"),
@@ -545,6 +546,39 @@ def test_settings_of_another_kind_are_named(change, message):
 def test_steps_of_any_kind_are_integers_in_readings(integer):
     probe = Probe(nn.Linear(3, 2), torch.ones(2, 3), [gnomon.jacobian_norm], at(3))
     assert [type(reading.step) for reading in (probe(integer(3)), probe.read(integer(4)))] == [int, int]
+
+
+def test_a_users_quantity_is_no_setting_of_gnomons():
+    model, x, labels = collapsing()
+    quantities = [gnomon.mse_decomposition, gnomon.gradient_norm]
+    alone = Probe(model, (x, labels), quantities).read().scalars()
+
+    def weight_decay(parameters):
+        return sum(p.detach().square().sum() for p in parameters.values())
+
+    def loss(logits, labels):
+        return nn.functional.cross_entropy(logits, labels)
+
+    found = Probe(model, (x, labels), [weight_decay, loss, *quantities]).read().scalars()
+    assert found.keys() - alone.keys() == {"weight_decay", "loss"}
+    assert {name: found[name] for name in alone} == alone
+
+
+@pytest.mark.bad_input
+def test_samples_that_are_drawn_are_not_counted_in_messages():
+    model, x, labels = collapsing()
+    one_hot = nn.functional.one_hot(labels)
+    with pytest.raises(ShapeError, match=r"accuracy\(labels\): expected shape \(n,\), got \(n, 3\)"):
+        Probe(model, (x, one_hot), [gnomon.accuracy])
+    flat = nn.Sequential(model, nn.Linear(3, 1).double(), nn.Flatten(0))
+    with pytest.raises(ShapeError, match=r"expected outputs of shape \(n, c\), got shape \(n,\)\. Wrap"):
+        Probe(flat, (x, labels), [gnomon.jacobian_norm])
+    with pytest.raises(
+        RangeError, match=r"expected class 0 alone, .* got 0 to 1\. Of a binary class"
+    ):
+        Probe(flat[:2], (x, labels % 2), [gnomon.accuracy])
+    with pytest.raises(RangeError, match=r"got torch.bool\. Convert it\."):
+        gnomon.accuracy(model(x), labels > 0)
 
 
 def test_users_functions_are_not_called_before_they_are_due():

@@ -128,7 +128,7 @@ def test_what_is_wrong_is_named():
         stop_when(plateau)(first)
     half = stop_when(lambda half: True)
     with pytest.raises(
-        RangeError, match=r"got size, size.min.* Did you mean stop_when\(<lambda>, half='parts.half'\)\?"
+        RangeError, match=r"got size, parts.half, parts.whole. Did you mean stop_when\(<lambda>, half='parts.half'\)\?"
     ):
         half(first)
     assert half.steps == []

@@ -277,7 +277,7 @@ def test_a_history_is_asked_by_its_names(made_up):
     assert dataclasses.replace(found, similar=()) == dataclasses.replace(
         verdict(STEPS, **readings(), validation_accuracy=[0.5] * len(STEPS)), similar=()
     )
-    assert history().verdict(validation="none").agrees is None
+    assert history().verdict(validation=None).agrees is None
 
 
 @pytest.mark.bad_input
@@ -289,9 +289,29 @@ def test_a_split_is_not_looked_for_under_plain_names(made_up):
         gnomon.probe._history.Row(step, {name: value[place] for name, value in values.items()})
         for place, step in enumerate(STEPS)
     )
-    assert plain.verdict().evidence == history().verdict(validation="none").evidence
+    assert plain.verdict().evidence == history().verdict(validation=None).evidence
     with pytest.raises(RangeError, match=r"History\(split\): expected test/accuracy, .*, got accuracy, "):
         plain.verdict("test")
+
+
+@pytest.mark.bad_input
+def test_a_split_that_is_not_there_is_named(made_up):
+    with pytest.raises(
+        RangeError, match=r"History\(validation\): expected a split of the readings with accuracy, got 'val'"
+    ):
+        history().verdict(validation="val")
+    renamed = History()
+    renamed._extend(
+        gnomon.probe._history.Row(
+            row.step, {name.replace("train/", "seen/"): value for name, value in row.numbers.items()}
+        )
+        for row in history()
+    )
+    with pytest.raises(RangeError, match=r"expected train/accuracy, .* Pass split='seen'\."):
+        renamed.verdict()
+    assert renamed.verdict("seen").evidence == history().verdict().evidence
+    with pytest.raises(RangeError, match=r"expected train/accuracy, .*, got no readings\. Measure them too\."):
+        History().verdict()
 
 
 @pytest.mark.parametrize("spoiled", [math.nan, math.inf])

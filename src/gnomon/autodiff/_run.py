@@ -37,11 +37,15 @@ def outputs_of(outputs: object, x: Tensor) -> Float[Tensor, "n c"]:
         UnsupportedModuleError: if it is complex.
     """
     if not isinstance(outputs, Tensor) or outputs.ndim != 2 or outputs.shape[0] != x.shape[0]:
-        got = f"shape {_checks.shape_of(outputs)}" if isinstance(outputs, Tensor) else type(outputs).__name__
+        got, n = type(outputs).__name__, str(x.shape[0])
+        if isinstance(outputs, Tensor):
+            alike = outputs.shape[:1] == x.shape[:1]
+            got, n = (_checks.shape_of_samples(outputs), "n") if alike else (_checks.shape_of(outputs), n)
+            got = f"shape {got}"
         several = isinstance(outputs, Tensor) and outputs.ndim > 2
         raise ShapeError(
             "model",
-            f"outputs of shape ({x.shape[0]}, c)",
+            f"outputs of shape ({n}, c)",
             got,
             "Wrap the model so that it returns one row of outputs per sample"
             + (", or name the positions at which a Probe reads it." if several else "."),

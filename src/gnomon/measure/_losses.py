@@ -24,7 +24,11 @@ def sample_losses(loss: Loss, logits: Float[Tensor, "n c"], labels: Real[Tensor,
     losses: object = formula(logits, targets)
     if not isinstance(losses, Tensor) or losses.shape != logits.shape[:1]:
         got = f"shape {_checks.shape_of(losses)}" if isinstance(losses, Tensor) else type(losses).__name__
-        raise ShapeError("loss", "one value per sample", got, 'Leave out the mean, as reduction="none" does.')
+        each = isinstance(losses, Tensor) and losses.ndim > 1 and losses.shape == logits.shape
+        advice = "Take the mean over outputs: lambda outputs, targets: loss(outputs, targets).mean(1)."
+        raise ShapeError(
+            "loss", "one value per sample", got, advice if each else 'Leave out the mean, as reduction="none" does.'
+        )
     if callable(loss):
         _checks.finite(loss=losses)
     return losses

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TRAIN = "train"
+TRAIN, VALIDATION = "train", "validation"
 """The split of the training data, where there are splits and no other is named."""
 
 
@@ -199,7 +199,7 @@ class History:
         return plot.histories({"": self}, found, ax=ax, logarithmic=logarithmic(found, self._docstrings))
 
     @within("History")
-    def verdict(self, split: str = TRAIN, validation: str = "validation") -> Verdict:
+    def verdict(self, split: str = TRAIN, validation: str | None = VALIDATION) -> Verdict:
         """Whether more training is worth it, as judged by `gnomon.verdict` from the readings so far.
 
         The step judged is the last at which all quantities that it uses were read; the validation split may be read
@@ -207,26 +207,33 @@ class History:
 
         Args:
             split: the split of the training data; where quantities have no split before their names, leave it out.
-            validation: the split of held-out samples; it is not used if it has no finite accuracy at the step judged.
+            validation: the split of held-out samples, of which there need be none under the default name; it is not
+                used if it has no finite accuracy at the step judged. None: use none.
 
         Raises:
             RangeError: if a quantity that it uses is not read, or no step has all of them; if one is NaN or infinite at
-                the step judged, as in a training that diverged.
+                the step judged, as in a training that diverged; if a split that is named has no accuracy.
         """
         wanted = corpus().quantities
         splits = split != TRAIN or any(name.startswith(f"{split}/") for name in self.names)
         prefix = "" if not splits and any(name in self.names for name in wanted) else f"{split}/"
         missing = [name for name in wanted if f"{prefix}{name}" not in self.names]
         if missing:
-            there = ", ".join(self.quantities) or "none"
-            raise RangeError("split", f"{', '.join(prefix + name for name in missing)}", there, "Measure them too.")
+            there = ", ".join(self.quantities) or "no readings"
+            others = [name.removesuffix(f"/{wanted[0]}") for name in self.names if name.endswith(f"/{wanted[0]}")]
+            whole = [other for other in others if all(f"{other}/{name}" in self.names for name in wanted)]
+            advice = f"Pass split={whole[0]!r}." if whole else "Measure them too."
+            raise RangeError("split", f"{', '.join(prefix + name for name in missing)}", there, advice)
+        held_out = f"{validation}/accuracy"
+        if validation not in (None, VALIDATION) and held_out not in self.names:
+            raise RangeError("validation", "a split of the readings with accuracy", repr(validation), "Correct it.")
         last = self._last_of([f"{prefix}{name}" for name in wanted])
         columns = {name: self[f"{prefix}{name}"] for name in wanted}
-        whole = torch.stack([*columns.values()]).isfinite().all(0)
-        if math.isfinite(last.numbers.get(held_out := f"{validation}/accuracy", math.nan)):
+        finite = torch.stack([*columns.values()]).isfinite().all(0)
+        if validation is not None and math.isfinite(last.numbers.get(held_out, math.nan)):
             columns["validation_accuracy"] = self[held_out]
-        steps = torch.tensor(self.steps, dtype=torch.float64)[whole]
-        return verdict(steps, **{name: column[whole] for name, column in columns.items()})
+        steps = torch.tensor(self.steps, dtype=torch.float64)[finite]
+        return verdict(steps, **{name: column[finite] for name, column in columns.items()})
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -279,7 +286,8 @@ class History:
 
     def _require(self, name: str, there: list[str]) -> None:
         if name not in there:
-            raise RangeError("name", f"one of {', '.join(there) or 'none'}", repr(name), "Ask the probe for it.")
+            expected = f"one of {', '.join(there)}" if there else "what has been read, which is nothing yet"
+            raise RangeError("name", expected, repr(name), "Ask the probe for it.")
 
 
 def from_records(records: Iterable[Mapping[str, Any]]) -> History:

@@ -120,7 +120,7 @@ def plan(
     waiting = list(by_name)
     while waiting:
         name = waiting.pop(0)
-        arguments[name] = () if name in OBSERVATIONS else tuple(wanted(name, by_name[name], known))
+        arguments[name] = () if name in OBSERVATIONS else tuple(wanted(name, by_name[name], known, reported))
         derived = [part for part in arguments[name] if part in DERIVED and part not in by_name]
         by_name |= {part: DERIVED[part] for part in derived}
         waiting += derived
@@ -167,27 +167,23 @@ def for_each_layer(plan: Plan, layers: Sequence[str]) -> Plan:
     )
 
 
-def wanted(name: str, quantity: Quantity, known: set[str]) -> list[str]:
+def wanted(name: str, quantity: Quantity, known: set[str], requested: Collection[str]) -> list[str]:
     """The names of the arguments to fill in.
 
-    One that is unknown but has a default keeps the default, and so does one of a user's function that is named as a
-    quantity is: `margin=1.0` is a setting.
+    One that is unknown but has a default keeps the default. So does one of a user's function that is named as one of
+    gnomon's quantities is, and the other way round: `margin=1.0` and `loss="cross_entropy"` are settings.
     """
+    foreign = {*requested} - DERIVED.keys() if own(quantity) else MAY_BE_SETTINGS
     try:
         parameters = inspect.signature(quantity).parameters
     except (TypeError, ValueError) as cause:
-        raise RangeError(
-            "quantities",
-            "functions whose arguments have names",
-            f"{quantity!r}",
-            "Wrap it in one, such as lambda logits: ...",
-        ) from cause
+        raise _nameless(quantity) from cause
     settings = quantity.keywords if isinstance(quantity, partial) else {}
     names = []
     for parameter in parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) or parameter.name in settings:
             continue
-        setting = parameter.default is not parameter.empty and parameter.name in MAY_BE_SETTINGS and not own(quantity)
+        setting = parameter.default is not parameter.empty and parameter.name in foreign
         if parameter.name in known - {name} and not setting:
             names.append(parameter.name)
         elif parameter.default is parameter.empty:
@@ -199,7 +195,18 @@ def wanted(name: str, quantity: Quantity, known: set[str]) -> list[str]:
                 else f"Pass that quantity too, or data that has it, or functools.partial({name}, {parameter.name}=...)."
             )
             raise RangeError("quantities", f"{name} to ask for {', '.join(observed)}", parameter.name, hint)
+    if not names and any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters.values()):
+        raise _nameless(quantity)
     return names
+
+
+def _nameless(quantity: Quantity) -> RangeError:
+    return RangeError(
+        "quantities",
+        "functions whose arguments have names",
+        f"{quantity!r}",
+        "Wrap it in one, such as lambda logits: ...",
+    )
 
 
 def presentable(name: str, value: object) -> Value:

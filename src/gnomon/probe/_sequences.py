@@ -53,5 +53,5 @@ def by_input(wanted: str) -> RangeError:
         "positions",
         f"one position per sample for quantities that use its {wanted}",
         "several",
-        "Name one, such as 'last': its Jacobian is that of the logits there, by all of the input.",
+        "Name one, such as 'last': what is differentiated are then the logits there, or their loss, and no others.",
     )

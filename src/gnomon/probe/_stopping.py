@@ -106,7 +106,8 @@ class Stop:
             if near and argument == name and near[0].endswith(f"/{name}"):
                 meant = f"split={near[0].removesuffix(f'/{name}')!r}"
             hint = f"Did you mean stop_when({self._called}, {meant})?" if near else "Measure it too."
-            raise RangeError(self._called, f"{name} in the reading", ", ".join(scalars), f"{hint}")
+            there = ", ".join(known for known in scalars if not known.endswith((".min", ".max")))
+            raise RangeError(self._called, f"{name} in the reading", there, f"{hint}")
         if self.steps and reading.step <= self.steps[-1]:
             raise RangeError(
                 self._called,

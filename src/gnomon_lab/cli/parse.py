@@ -3,6 +3,7 @@
 import contextlib
 import io
 import itertools
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from types import NoneType
@@ -60,6 +61,8 @@ def one_line(box: str) -> str:
         lines = lines[2:]
     rule = next((place for place, line in enumerate(lines) if line.startswith(("──", "-" * 20))), len(lines))
     words = " ".join(" ".join(lines[:rule]).split()).rstrip(".") + "."
+    if words.startswith("Missing from"):  # and what the option means, run together
+        words = f"none for {', '.join(re.findall(r'(?<= )--[a-z-]+|(?<=: )[A-Z]+', words))}."
     for line, below in itertools.pairwise(lines):
         if line.startswith("Perhaps you meant") and below:
             words += f" Did you mean {below.split()[0]}?"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Options:
     """Write a run's page again, from its records."""
 
-    run: tyro.conf.Positional[str]
+    run: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN")]
     """A run's folder, or an experiment's name: the latest finished run of its default setting, with all its seeds."""
     runs: Path = Path("runs")
     """The folder that holds all runs."""

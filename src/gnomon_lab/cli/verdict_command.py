@@ -103,7 +103,10 @@ def of_readings(options: Options) -> "dict[str, Verdict | str]":
         raise DataError(
             "--validation", "a split of the readings with accuracy", repr(options.validation), "Correct it."
         )
-    return {arm: worth(history, options.split, options.validation) for arm, history in found.items()}
+    return {
+        arm: worth(history, options.split, options.validation if held_out in history.names else Options.validation)
+        for arm, history in found.items()
+    }
 
 
 def readings_at(paths: Sequence[Path]) -> Path:

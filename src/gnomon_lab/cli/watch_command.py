@@ -120,6 +120,8 @@ def write(watched: "Watched", path: Path) -> None:
     say(str(path))
     if why := watched.unmatched():
         raise DataError("--only", "quantities that were read", why, f"Correct it; {path} has no curves.")
+    if not any(curve.curves.names for curve in watched.curves()):
+        say(f"no readings in {watched.path} yet")
 
 
 def serve(watched: "Watched", options: Options) -> None:

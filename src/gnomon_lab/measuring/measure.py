@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from gnomon import Probe
 from gnomon.autodiff import RTOL
+from gnomon.errors import GnomonError
 from gnomon.probe import unavailable
 from gnomon_lab.measuring.network import foreign
 from gnomon_lab.measuring.quantities import Quantity
@@ -90,9 +91,13 @@ def left_out(
     """
     with running(data.x):
         why = unavailable(model, tensors(data), quantities, layers=layer, head=head, positions=of_each(position))
-    return {
-        name: f"expected {error.expected}, got {error.got}. {error.advice}".rstrip(". ") for name, error in why.items()
-    }
+    return {name: reason(error) for name, error in why.items()}
+
+
+def reason(error: GnomonError) -> str:
+    """What an error says, without where it was raised."""
+    got = "" if error.got is None else f", got {error.got}"
+    return f"expected {error.expected}{got}. {error.advice}".rstrip(". ")
 
 
 def probing(

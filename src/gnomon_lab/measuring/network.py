@@ -59,6 +59,9 @@ def function_of(factory: str) -> Callable[..., object]:
             repr(factory),
             "Name the function that builds the network.",
         )
+    if module_name.endswith(".py"):
+        module = ".".join(Path(module_name).with_suffix("").parts)
+        raise DataError("--model", "a module's name", repr(module_name), f"Write {module}:{name}.")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -67,6 +70,9 @@ def function_of(factory: str) -> Callable[..., object]:
         "Call gnomon where it can be imported; what is no definition belongs below `if __name__ == '__main__':`.",
     ):
         made = getattr(importlib.import_module(module_name), name, None)
+    if isinstance(made, nn.Module):
+        got = f"a network, {name!r} in {module_name!r}"
+        raise DataError("--model", "a function that builds one", got, "Name its class, or a function that returns it.")
     if not callable(made):
         raise DataError("--model", f"a function {name!r} in {module_name!r}", "none", "Correct it.")
     return cast("Callable[..., object]", made)

@@ -1,5 +1,6 @@
 """The quantities that can be measured on a checkpoint, by name, and what each needs."""
 
+import difflib
 import inspect
 from collections.abc import Callable, Iterable
 
@@ -60,7 +61,10 @@ def chosen(names: Iterable[str]) -> dict[str, Quantity]:
     unknown = [name for name in names if name not in QUANTITIES]
     if unknown:
         got = [f"{name}, which also needs {WANTING[name]}" if name in WANTING else name for name in unknown]
-        raise RangeError("--quantities", f"some of {', '.join(QUANTITIES)}", "; ".join(got), "Correct it.")
+        misspelt = [name for name in unknown if name not in WANTING]
+        near = [match for name in misspelt for match in difflib.get_close_matches(name, QUANTITIES, 1)]
+        meant = f"Did you mean {', '.join(near)}?" if near else "Correct it."
+        raise RangeError("--quantities", f"some of {', '.join(QUANTITIES)}", "; ".join(got), meant)
     return {name: QUANTITIES[name] for name in names}
 
 

@@ -188,9 +188,8 @@ def experiment(name: str) -> "Experiment[Settings]":
         DataError: if there is none with that name; the nearest is named.
     """
     if name not in EXPERIMENTS:
-        near = difflib.get_close_matches(name, EXPERIMENTS, 1, cutoff=0)
-        raise DataError(
-            "NAME", "an experiment", repr(name), f"Did you mean {near[0]}? See `gnomon list`.", where="experiment"
-        )
+        near = difflib.get_close_matches(name, EXPERIMENTS, 1, cutoff=0.5)
+        meant = f"Did you mean {near[0]}? " if near else ""
+        raise DataError("NAME", "an experiment", repr(name), f"{meant}See `gnomon list`.", where="experiment")
     found: "Experiment[Settings]" = importlib.import_module(EXPERIMENTS[name].module).EXPERIMENT
     return found
