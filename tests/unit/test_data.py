@@ -146,6 +146,14 @@ def test_standardise_stays_finite_where_the_deviation_underflows():
     assert out.x.isfinite().all()
 
 
+def test_standardise_of_features_far_from_the_origin():
+    near = torch.tensor([[0.0, 0.5], [2.0, 0.5], [2.0, 1.0]])
+    labels = torch.zeros(3, dtype=torch.long)
+    far = near + torch.tensor([2.0**24, 2.0**22])
+    expected = standardise(Samples(near.double(), labels))[0].x
+    assert_close(standardise(Samples(far, labels))[0].x.double(), expected, rtol=1e-6, atol=1e-6)
+
+
 def test_standardise_leaves_its_input_alone():
     x = torch.tensor([[0.0], [4.0]])
     standardise(samples(x))

@@ -184,3 +184,15 @@ def test_dimension_of_few_and_of_coinciding_samples():
     assert gnomon.intrinsic_dimension(torch.eye(4)) == math.inf  # all at one distance
     underestimated = gnomon.intrinsic_dimension(torch.randn(1000, 50, generator=torch.Generator().manual_seed(0)))
     assert 29 < underestimated < 33  # the number of its Reading
+
+
+def test_start_cka_of_features_at_the_ends_of_the_range():
+    now = torch.tensor([[2e38, 0], [-2e38, 0], [0, 1e38], [0, 2e38]])
+    start = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(gnomon.start_cka(now, start), gnomon.start_cka(now.double(), start.double()).float())
+
+
+@pytest.mark.bad_input
+def test_inner_products_beyond_the_range_are_refused():
+    with pytest.raises(RangeError, match=r"centroid_inner_product\(centroid\): expected products that"):
+        gnomon.centroid_inner_product(torch.full((1, 2), 1e20), torch.full((1, 2), 1e20))

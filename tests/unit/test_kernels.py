@@ -385,3 +385,18 @@ def test_bad_input_is_named():
             RangeError, match=r"squared_distances\(metric\): expected a symmetric positive semi-definite"
         ):
             squared_distances(x[:, :2], x[:, :2], metric.double())
+
+
+def test_a_point_near_the_centre_is_no_trouble():
+    z = torch.tensor([[1.0], [-1.0]])
+    torch.testing.assert_close(squared_distances(torch.tensor([[1e-17]]), z), torch.ones(1, 2))
+    torch.testing.assert_close(squared_distances(z, torch.zeros(2, 1)), torch.ones(2, 2))
+
+
+def test_fourier_features_of_half_precision():
+    features = FourierFeatures(100_000, 2.0)
+    drawn = features.draw(2, torch.Generator().manual_seed(0))
+    x = torch.tensor([[0.0, 0.0], [0.5, 0.75]])
+    phi = features.apply(x.half(), drawn)
+    assert phi.dtype == torch.float16
+    torch.testing.assert_close(phi.double(), features.apply(x, drawn).double(), rtol=1e-3, atol=1e-3)

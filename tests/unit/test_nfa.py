@@ -158,3 +158,11 @@ def test_bad_layers_are_named():
         nfa_table(nn.Tanh(), x)
     with pytest.raises(RangeError, match=r"nfa_table\(layers\): expected one of 0, 1, 2, got 'head'"):
         nfa_table(model, x, layers=["head"])
+
+
+@pytest.mark.bad_input
+def test_a_first_weight_that_is_not_finite_is_named():
+    network = nn.Sequential(nn.Linear(40, 4), nn.ReLU(), nn.Linear(4, 2))
+    network[0].weight.data[0, 0] = torch.nan
+    with pytest.raises(RangeError, match=r"nfa_table\(model.0.weight\): expected finite numbers, got nan"):
+        gnomon.nfa_table(network, torch.ones(5, 40))

@@ -89,3 +89,35 @@ def test_eigenvalues_that_rounding_tells_apart_are_no_tail(dtype):
     assert tails.alpha[0] == float("inf")
     assert tails.tail[0] == tails.smallest[0] == 0
     assert 1 < tails.alpha[1] < 100
+
+
+def test_parameters_without_entries_count_nothing():
+    parameters = {"w": torch.tensor([3.0, 4.0]), "empty": torch.zeros(0, 2)}
+    torch.testing.assert_close(gnomon.parameter_norm(parameters), torch.tensor(5.0))
+    start = {name: part.clone() * 0 for name, part in parameters.items()}
+    torch.testing.assert_close(gnomon.distance_from_start(parameters, start), torch.tensor(5.0))
+    torch.testing.assert_close(gnomon.parameter_norm({"empty": torch.zeros(0)}), torch.tensor(0.0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_the_default_dtype_changes_no_number(dtype):
+    features, weight = torch.tensor([[0.0, 1.0, 2.0]]), torch.randn(20, 30, generator=torch.Generator().manual_seed(0))
+    network = mlp((6, 8, 3), generator=torch.Generator().manual_seed(0))
+    x, labels = torch.randn(40, 6, generator=torch.Generator().manual_seed(1)), torch.arange(40) % 3
+
+    def read():
+        return (
+            gnomon.heavy_tails({"w": weight.double()}).distance,
+            gnomon.activation_sparsity(features),
+            gnomon.dead_units(features),
+            gnomon.hessian_trace(network, x, labels, passes=16).value,
+            gnomon.local_learning_coefficient(network, x, labels, seed=0, draws=4, burn_in=1).estimate.value,
+        )
+
+    usual = read()
+    torch.set_default_dtype(dtype)
+    try:
+        again = read()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    torch.testing.assert_close(again, usual, rtol=0, atol=0)

@@ -46,9 +46,7 @@ def test_what_is_no_loss_is_named():
     for outputs in (3, 1):
         with pytest.raises(ShapeError, match=rf"got shape \(4, {outputs}\)\. Take the mean over outputs: lambda "):
             gnomon.training_loss(logits[:, :outputs], torch.ones(4, outputs), loss=several)
-    with pytest.raises(
-        RangeError, match=r"got 0.5 at index \(0,\). log_probability is that of .*pass minus the"
-    ):
+    with pytest.raises(RangeError, match=r"got 0.5 at index \(0,\). log_probability is that of .*pass minus the"):
         gnomon.verdict([1, 2], [1.0] * 2, [0.5] * 2, *[[1.0] * 2] * 2, *[[0.1] * 2] * 3)
     with pytest.raises(
         ShapeError, match=r"\(labels\): expected shape \(4, 3\) as the outputs have, or classes, got \("

@@ -573,9 +573,7 @@ def test_samples_that_are_drawn_are_not_counted_in_messages():
     flat = nn.Sequential(model, nn.Linear(3, 1).double(), nn.Flatten(0))
     with pytest.raises(ShapeError, match=r"expected outputs of shape \(n, c\), got shape \(n,\)\. Wrap"):
         Probe(flat, (x, labels), [gnomon.jacobian_norm])
-    with pytest.raises(
-        RangeError, match=r"expected class 0 alone, .* got 0 to 1\. Of a binary class"
-    ):
+    with pytest.raises(RangeError, match=r"expected class 0 alone, .* got 0 to 1\. Of a binary class"):
         Probe(flat[:2], (x, labels % 2), [gnomon.accuracy])
     with pytest.raises(RangeError, match=r"got torch.bool\. Convert it\."):
         gnomon.accuracy(model(x), labels > 0)

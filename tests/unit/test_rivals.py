@@ -275,6 +275,12 @@ def value_of(model, name):
     return dict(model.named_parameters())[name]
 
 
+def test_the_joint_norm_is_in_the_widest_dtype():
+    narrow, wide = torch.zeros(2), torch.tensor([3e50, 4e50], dtype=torch.float64)
+    for parts in ([narrow, wide], [wide, narrow]):
+        torch.testing.assert_close(joint_norm(parts), torch.tensor(5e50, dtype=torch.float64))
+
+
 def test_sam_comes_back_from_an_error_and_rests_on_flat_ground():
     w = nn.Parameter(torch.tensor([3.0, 4.0]))
     w.grad = torch.tensor([0.6, 0.8])
@@ -373,6 +379,17 @@ def test_a_matrix_that_begins_at_zero_is_penalised_once_it_has_grown(generator):
     for _ in range(5):
         value = penalty()
     torch.testing.assert_close(value, torch.linalg.matrix_norm(weight, 2).square())
+
+
+def test_a_matrix_that_leaves_the_directions_of_the_iteration_is_penalised(generator):
+    weight = torch.tensor([[1.0, 0.0], [0.0, 0.0]], requires_grad=True)
+    penalty = SpectralNormPenalty([weight], 2.0, generator=generator)
+    for _ in range(60):
+        penalty()
+    with torch.no_grad():
+        weight.copy_(weight.flip(0, 1))
+    penalty()
+    torch.testing.assert_close(penalty(), torch.tensor(1.0))
 
 
 def test_a_spectral_norm_comes_back_with_the_weights_that_diverged(generator):

@@ -70,11 +70,14 @@ def standardise(train: Samples, *others: Samples) -> tuple[Samples, ...]:
     # Constant features are found by comparison, not by a zero standard deviation: the rounded mean of n equal numbers
     # need not equal them.
     constant = train.x.amin(dim=0) == train.x.amax(dim=0)
-    mean = torch.where(constant, train.x[0], train.x.mean(dim=0))
-    deviation = train.x.std(dim=0, correction=0)
+    # Of features far from the origin a mean is rounded by more than they differ: they are moved there first.
+    far = train.x.mean(dim=0).abs() * torch.finfo(train.x.dtype).eps ** 0.5 > train.x.std(dim=0, correction=0)
+    origin = torch.where(far | constant, train.x[0], 0)
+    moved = [part._replace(x=part.x - origin) for part in (train, *others)]
+    mean, deviation = moved[0].x.mean(dim=0), moved[0].x.std(dim=0, correction=0)
     deviation = torch.where(constant | (deviation == 0), 1.0, deviation)
     names = ["train", *(f"others[{i}]" for i in range(len(others)))]
-    return tuple(_rescaled(name, part, mean, deviation) for name, part in zip(names, (train, *others), strict=True))
+    return tuple(_rescaled(name, part, mean, deviation) for name, part in zip(names, moved, strict=True))
 
 
 @public

@@ -22,7 +22,8 @@ class CollapsedFlowRun:
         weight: (t q q), W.
         biases: (t q q), B.
         loss: (t), $\frac12\|WB + Y\|_F^2$.
-        bound: (t), $e^{-2s\lambda_0}$ times the loss at time 0, which the loss does not exceed.
+        bound: (t), $e^{-2s\lambda_0}$ times the loss at time 0, which the loss does not exceed
+            but for the integrator's error.
         gap: (t), $\lambda_{\min}(WW^\top) + \lambda_{\min}(B^\top B)$: twice this is the least rate at which the loss
             decays at that time; never below $\lambda_0$.
         drift: (t), the largest entry of the integral of motion less its value at time 0.

@@ -62,7 +62,9 @@ def squared_distances(
     _checks.finite(x=x, z=z)
     check_metric(metric, x.shape[1])
     centre = z.mean(0)
-    return _expanded(_Points.of(x, centre, metric), _Points.of(z, centre, metric), metric)
+    sides = _Points.of(x, centre, metric), _Points.of(z, centre, metric)
+    _require_squares(*sides)
+    return _expanded(*sides, metric)
 
 
 def check_metric(metric: Tensor | None, width: int) -> None:
@@ -85,6 +87,7 @@ def over_pairs(
     """A function of the squared distances between all points, half of them computed, a block of rows at a time."""
     n = len(x)
     points = _Points.of(x, x.mean(0), metric)
+    _require_squares(points)
     values = x.new_empty(n, n)
     for start in range(0, n, block):
         rows, rest = slice(start, start + block), slice(start, None)
@@ -114,28 +117,28 @@ class _Points:
 
     @classmethod
     def of(cls, x: Float[Tensor, "n d"], centre: Float[Tensor, "d"], metric: Float[Tensor, "d d"] | None) -> "_Points":
-        """All of it.
-
-        Raises:
-            RangeError: if squared distances are beyond what the dtype can hold.
-        """
+        """All of it."""
         centred = x - centre
         mapped = centred if metric is None else centred @ metric
         terms, plain = mapped * centred, centred.detach().abs()
         sizes = terms.detach() if metric is None else plain @ metric.detach().abs() * plain
-        found = cls(x, centred, mapped, terms.sum(1), sizes.sum(1))
-        limits, largest = torch.finfo(x.dtype), float(found.sizes.max())
-        least = limits.tiny / limits.eps
-        together = largest == 0 and not mapped.any()
-        if not (together or least <= largest <= limits.max / 8):
-            bound, got = ("above", "less") if largest < 1 else ("below", "more")
-            length = math.sqrt(least if largest < 1 else limits.max)
-            advice = "Scale the points, or use float64." if x.dtype == torch.float32 else "Scale the points."
-            raise RangeError("x", f"lengths well {bound} {length:.0e}, whose squares {x.dtype} holds", got, advice)
-        return found
+        return cls(x, centred, mapped, terms.sum(1), sizes.sum(1))
 
     def __getitem__(self, rows: slice) -> "_Points":
         return _Points(self.x[rows], self.centred[rows], self.mapped[rows], self.lengths[rows], self.sizes[rows])
+
+
+def _require_squares(*sides: _Points) -> None:
+    """Raises RangeError if the dtype does not hold the largest of the squared lengths, or loses its digits."""
+    dtype, largest = sides[0].x.dtype, max(float(side.sizes.max()) for side in sides)
+    limits = torch.finfo(dtype)
+    least = limits.tiny / limits.eps
+    together = largest == 0 and not any(side.mapped.any() for side in sides)
+    if not (together or least <= largest <= limits.max / 8):
+        bound, got = ("above", "less") if largest < 1 else ("below", "more")
+        length = math.sqrt(least if largest < 1 else limits.max)
+        advice = "Scale the points, or use float64." if dtype == torch.float32 else "Scale the points."
+        raise RangeError("x", f"lengths well {bound} {length:.0e}, whose squares {dtype} holds", got, advice)
 
 
 def _expanded(x: _Points, z: _Points, metric: Float[Tensor, "d d"] | None) -> Float[Tensor, "n m"]:

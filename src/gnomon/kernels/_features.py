@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import full_precision, in_single
 from gnomon.errors import ShapeError, public
 from gnomon.kernels._radial import check_bandwidth
 
@@ -130,8 +130,9 @@ class FourierFeatures:
     def apply(self, x: Float[Tensor, "n d"], drawn: dict[str, Tensor]) -> Float[Tensor, "n p"]:
         r"""$\sqrt{2/D}\,\cos(Wx + b)$."""
         _check_points(x, drawn["weight"])
-        angle = torch.addmm(drawn["phase"].to(x), x, drawn["weight"].to(x).mT)
-        return angle.cos() * math.sqrt(2 / self.width)
+        wide = in_single(x)  # half precision does not hold the largest frequencies
+        angle = torch.addmm(drawn["phase"].to(wide), wide, drawn["weight"].to(wide).mT)
+        return (angle.cos() * math.sqrt(2 / self.width)).to(x)
 
 
 def _check_points(x: Tensor, weight: Tensor) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -66,7 +67,8 @@ def lanczos(
     values, errors = like.new_zeros(k), like.new_full((k,), torch.inf)
     # Drawn on the CPU in single precision: the same numbers on every device, in every precision.
     generator = torch.Generator().manual_seed(seed)
-    q = unit(torch.randn(p, generator=generator).to(like))
+    draw = partial(torch.randn, p, generator=generator, dtype=torch.float32)
+    q = unit(draw().to(like))
     for j in range(steps):
         if j == len(basis):
             basis = torch.cat([basis, like.new_empty(min(ROOM, steps - j), p)])
@@ -79,7 +81,7 @@ def lanczos(
         beta, q = length(q), unit(q)
         if beta <= 64 * torch.finfo(beta.dtype).eps * tridiagonal.abs().max():
             # Only rounding errors are left of this space: continue with another.
-            beta, q = torch.zeros_like(beta), torch.randn(p, generator=generator).to(like)
+            beta, q = torch.zeros_like(beta), draw().to(like)
             for _ in range(2):
                 q = unit(q - (so_far @ q) @ so_far)
         tridiagonal[j, j + 1] = tridiagonal[j + 1, j] = beta

@@ -97,7 +97,7 @@ def trace(matrix: Matrix, accuracy: Accuracy, memory: int | None) -> Estimate:
     total, squares = torch.zeros_like(inside), torch.zeros_like(inside)
     generator = torch.Generator().manual_seed(accuracy.seed + 1)
     while space.passes < p and space.passes + count + BLOCK <= most:
-        z = torch.randn(BLOCK, p, generator=generator).to(like)
+        z = torch.randn(BLOCK, p, generator=generator, dtype=torch.float32).to(like)
         z -= (z @ space.basis.mT) @ space.basis
         gram = torch.stack([z @ matrix.multiply(row) for row in z]).double()
         diagonal, count = gram.diagonal(), count + BLOCK

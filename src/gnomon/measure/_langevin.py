@@ -65,7 +65,7 @@ class Langevin:
             return x[rows], targets[rows], losses[rows].mean(1)
 
         def noise() -> Tensor:
-            return torch.randn(self.chains, len(start), generator=generator).to(start)
+            return torch.randn(self.chains, len(start), generator=generator, dtype=torch.float32).to(start)
 
         size = self._fitting(replicas, draw, noise) if self.step_size is None else start.new_tensor(self.step_size)
         points, above = start.expand(self.chains, -1), start.new_empty(self.chains, self.steps)

@@ -80,7 +80,7 @@ def means(
     generator = torch.Generator().manual_seed(accuracy.seed)
     mean = squares = like.new_zeros((), dtype=torch.float64)
     for count in range(1, accuracy.passes + 1):
-        off = look(torch.randn(len(like), generator=generator).to(like)).double() - mean
+        off = look(torch.randn(len(like), generator=generator, dtype=torch.float32).to(like)).double() - mean
         mean = mean + off / count
         squares = squares + (1 - 1 / count) * off.square()
         if count % BLOCK == 0 or count == accuracy.passes:
@@ -111,7 +111,7 @@ def traces(
     generator = torch.Generator().manual_seed(accuracy.seed)
     total: Tensor | float = 0.0
     for count in range(BLOCK, accuracy.passes + 1, BLOCK):
-        total = total + look(torch.randn(len(like), BLOCK, generator=generator).to(like))
+        total = total + look(torch.randn(len(like), BLOCK, generator=generator, dtype=torch.float32).to(like))
         value, square = (total / count).unbind(1)
         error = student(count - 1) * (2 * square / count).sqrt()
         if (error <= accuracy.rtol * value.abs().max()).all():

@@ -24,8 +24,12 @@ def check_parameters(**arguments: Mapping[str, Float[Tensor, "*d"]]) -> None:
 
 
 def alike(parts: Iterable[Float[Tensor, "*_"]]) -> list[Float[Tensor, "*_"]]:
-    """These in their widest dtype, at least float32, on the device of the first: layers may differ in both."""
+    """These in their widest dtype, at least float32, on the device of the first: layers may differ in both.
+
+    Those without entries are left out, unless none has any.
+    """
     parts = list(parts)
+    parts = [part for part in parts if part.numel() > 0] or [parts[0].new_zeros(1)]
     dtype = functools.reduce(torch.promote_types, (part.dtype for part in parts), torch.float32)
     return [part.to(parts[0].device, dtype) for part in parts]
 

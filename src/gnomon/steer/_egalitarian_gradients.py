@@ -30,7 +30,8 @@ class EgalitarianGradients(ChangedGradients):
         parameters: `model.named_parameters()`, or those of them that are to be changed. With three axes or more, as in
             convolutions, all but the first are flattened into one; those with one axis or none, such as biases, stay
             unchanged.
-        floor: above 0, in the unit of the gradients; the authors' is 1e-6.
+        floor: above 0, in the unit of the gradients; the authors' is 1e-6. Singular values above it count in full, and
+            so does rounding, some 1e-7 of the largest in float32: raise it for gradients of norm 10 and more.
         skip_nonfinite: leave a step with NaN or infinite gradients alone instead of raising.
     Raises:
         RangeError: if floor is out of range, a tensor is not a parameter, or is given twice.

@@ -49,8 +49,8 @@ class GrokAlign:
     With `every` = k it acts once in every k calls, k times as strongly, so that its mean stays the same; otherwise it
     is a zero that costs nothing. Calls are counted, one per batch, not the optimizer's steps: with gradients
     accumulated over several batches, one of them has the penalty, for the same work and with less of a jolt than if
-    every batch of each k-th step had it. It acts at the first call, then 0.6 k to 1.6 k calls apart: so batches in a
-    fixed order, and the passes of a method that makes two per step, have it equally often in the end. A call without
+    every batch of each k-th step had it. It acts at the first call, then some 0.6 k to 1.6 k calls apart: so batches in
+    a fixed order, and the passes of a method that makes two per step, have it equally often in the end. A call without
     gradients does not count, and returns the penalty at its mean strength. LBFGS, which evaluates one loss several
     times, needs k = 1 and nothing random: `exact`, on whole batches.
 

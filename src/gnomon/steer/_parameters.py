@@ -1,5 +1,6 @@
 """The parameters that a method steers, by name, and their gradients."""
 
+import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -118,8 +119,11 @@ def joint_norm(tensors: Iterable[Tensor]) -> Tensor:
 
 
 def _together(norms: Sequence[Tensor], order: float = 2) -> Tensor:
-    """The norm of norms, on the device of the first; 0 of none."""
-    return vector_norm(torch.stack([norm.to(norms[0]) for norm in norms]), order) if norms else torch.zeros(())
+    """The norm of norms, on the device of the first, in the widest of their dtypes; 0 of none."""
+    if not norms:
+        return torch.zeros(())
+    dtype = functools.reduce(torch.promote_types, (norm.dtype for norm in norms))
+    return vector_norm(torch.stack([norm.to(norms[0].device, dtype) for norm in norms]), order)
 
 
 def _norm(tensor: Tensor) -> Tensor:

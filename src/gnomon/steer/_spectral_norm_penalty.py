@@ -69,7 +69,8 @@ class SpectralNormPenalty:
         self._weights = [parameter for _, parameter in matrices]
         if not self._weights:
             raise EmptyError("parameters", "a matrix among them", "none", "Pass model.named_parameters().")
-        self._directions = [_start(weight, generator) for weight in self._weights]
+        self._starts = [_start(weight, generator) for weight in self._weights]
+        self._directions = [*self._starts]
 
     @full_precision
     def __call__(self) -> Float[Tensor, ""]:
@@ -105,8 +106,8 @@ class SpectralNormPenalty:
             for _ in range(self.iterations):
                 v = unit(matrix.T @ u)
                 onwards = unit(matrix @ v)
-                # A matrix that is zero or NaN now may not stay so.
-                u = torch.where(onwards.any() & onwards.isfinite().all(), onwards, u)
+                # A matrix that is zero or NaN now may not stay so, and one may leave u's direction for good.
+                u = torch.where(onwards.any() & onwards.isfinite().all(), onwards, self._starts[i].to(matrix))
             self._directions[i] = u
         return (u @ matrix @ v).square()
 

@@ -4,7 +4,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import full_precision, single
 
 
 @full_precision
@@ -38,4 +38,4 @@ def activation_sparsity(features: Float[Tensor, "n *p"]) -> Float[Tensor, "n"]:
     _checks.samples(features=features)
     _checks.finite(features=features)
     rows = features.flatten(1)
-    return ((rows == 0).sum(1) / rows.shape[1]).to(features.dtype)
+    return ((rows == 0).sum(1).to(single(features.dtype)) / rows.shape[1]).to(features.dtype)

@@ -4,7 +4,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import full_precision, single
 
 
 @full_precision
@@ -41,4 +41,4 @@ def dead_units(features: Float[Tensor, "n *p"]) -> Float[Tensor, ""]:
     _checks.samples(features=features)
     _checks.finite(features=features)
     dead = (features == 0).all(0)
-    return (dead.sum() / dead.numel()).to(features.dtype)
+    return (dead.sum().to(single(features.dtype)) / dead.numel()).to(features.dtype)

@@ -68,5 +68,5 @@ def _centred(features: Float[Tensor, "n *p"]) -> Float[Tensor, "n _"]:
     The first row is subtracted beforehand, so that rows that coincide become exactly zero.
     """
     rows = features.flatten(1)
-    rows = scaled(rows - rows[:1])
+    rows = scaled(rows / 2 - rows[:1] / 2)  # of half, as differences may overflow
     return rows - rows.mean(0)

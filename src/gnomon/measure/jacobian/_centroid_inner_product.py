@@ -31,7 +31,7 @@ def centroid_inner_product(centroid: Float[Tensor, "n *d"], x: Float[Tensor, "n 
     Raises:
         ShapeError: if the shapes differ.
         EmptyError: if there are no samples.
-        RangeError: at NaN or infinity.
+        RangeError: at NaN or infinity, or if the dtype does not hold the product.
     Cost: O(n d).
     Example:
         >>> import torch, gnomon
@@ -41,4 +41,6 @@ def centroid_inner_product(centroid: Float[Tensor, "n *d"], x: Float[Tensor, "n 
     _checks.samples(centroid=centroid, x=x)
     _checks.same_shape(x=x, centroid=centroid)
     _checks.finite(centroid=centroid, x=x)
-    return (centroid * x).flatten(1).sum(1)
+    product = (centroid * x).flatten(1).sum(1)
+    _checks.held("centroid", "products", product)
+    return product

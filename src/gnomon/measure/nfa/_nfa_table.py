@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.autodiff import gradient_products, named_weights, weight_of
 from gnomon.measure._correlation import correlation, root_of, weight_gram
@@ -76,7 +77,9 @@ def nfa_table(
     agops = gradient_products(model, x, list(named), memory=memory)
     rows: list[Tensor] = []
     for name, layer in named.items():
-        gram = weight_gram(weight_of(layer).double())
+        weight = weight_of(layer).double()
+        _checks.finite(**{f"model.{name}.weight": weight})
+        gram = weight_gram(weight)
         roots = root_of(agops[name]).dense(), agops[name].dense()
         rows.append(torch.stack([correlation(gram, matrix, centred=c) for matrix in roots for c in (True, False)]))
     return NFATable(tuple(named), *torch.stack(rows, dim=1))

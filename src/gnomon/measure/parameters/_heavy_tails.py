@@ -130,4 +130,4 @@ def _distances(logs: Float[Tensor, "r"], sums: Float[Tensor, "_"], starts: Int[T
     counts = (len(logs) - starts).unsqueeze(1)
     slopes = counts / torch.where(sums > 0, sums, 1)[starts].unsqueeze(1)
     fitted = -torch.expm1(-slopes * (logs - logs[starts].unsqueeze(1)))
-    return torch.where(steps >= 0, (fitted - steps / counts).abs(), 0).amax(1)
+    return torch.where(steps >= 0, (fitted - steps.to(logs.dtype) / counts).abs(), 0).amax(1)
