@@ -1,5 +1,6 @@
 """The probe: arguments by name, each observation once, and a network left as it was."""
 
+import functools
 import math
 from contextlib import nullcontext
 
@@ -508,6 +509,10 @@ def test_what_only_few_samples_lack_is_not_refused():
         ),
         ({"quantities": "accuracy"}, r"Probe\(quantities\): expected functions in a list, .* got 'accuracy' alone"),
         ({"quantities": [torch.mean]}, r"expected functions whose arguments have names, got <built-in method mean"),
+        (
+            {"quantities": [functools.partial(gnomon.gradient_norm, loss="mse")]},
+            r"expected settings that gradient_norm has, got loss\. It takes batch_gradients: bind settings of one of",
+        ),
         ({"quantities": [nn.CrossEntropyLoss()]}, r"expected functions whose arguments have names, got CrossEntropyLo"),
         ({"quantities": ["accuracy"]}, r"expected functions whose arguments have names, got 'accuracy'\. Wrap it"),
         ({"layers": 3}, r"Probe: expected layers a name or a list of names, got 3\. Change"),

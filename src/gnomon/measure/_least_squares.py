@@ -101,7 +101,7 @@ def regression(
         return targets.mT @ inverse_of_scaled(eye + rows @ along.mT) @ along
     along, beyond = within.pseudo_solve(rows, eps)
     kernel, sizes = beyond[:0], [len(part) for part, _ in blocks]
-    for part, own in zip(rows.split(sizes), beyond.split(sizes), strict=True):
+    for part, own in zip(torch.split(rows, sizes), torch.split(beyond, sizes), strict=True):
         known = own @ torch.linalg.pinv(kernel) @ kernel
         kernel = torch.cat([kernel, known + distinct(own - known, part, within, eps)])
     fits = torch.linalg.pinv(kernel)

@@ -177,6 +177,11 @@ def wanted(name: str, quantity: Quantity, known: set[str], requested: Collection
     try:
         parameters = inspect.signature(quantity).parameters
     except (TypeError, ValueError) as cause:
+        if isinstance(quantity, partial):
+            taken = ", ".join(inspect.signature(quantity.func).parameters)
+            given = ", ".join([*map(repr, quantity.args), *quantity.keywords])
+            advice = f"It takes {taken}: bind settings of one of these to that one."
+            raise RangeError("quantities", f"settings that {name} has", given, advice) from cause
         raise _nameless(quantity) from cause
     settings = quantity.keywords if isinstance(quantity, partial) else {}
     names = []
