@@ -203,7 +203,7 @@ def test_the_docstring_says_the_range_of_the_contract(name):
 
 def test_parts_of_a_result_say_what_they_are():
     total = about("test/mse_decomposition.total")
-    assert total.sentence.startswith("L, the sum of all: the given classifier's MSE")
+    assert total.sentence.startswith("L, the given classifier's MSE with weight decay")
     assert (total.range, total.unit, total.axes) == ("[0, ∞)", "squared outputs", ("*n",))
     assert about("nfa_table.cosine").range == "[-1, 1]"
     assert about("deepfool.norm").sentence == "∥r∥₂, at least 0"

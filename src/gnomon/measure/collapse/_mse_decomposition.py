@@ -79,7 +79,7 @@ def mse_decomposition(
         >>> import torch, gnomon
         >>> moments = gnomon.class_moments(torch.tensor([[-1.0], [1.0]]), torch.tensor([0, 1]), 2)
         >>> parts = gnomon.mse_decomposition(torch.zeros(2, 1), torch.zeros(2), moments)
-        >>> parts.least_squares, parts.total
+        >>> parts.nc1, parts.total
         (tensor(0.), tensor(0.5000))
     """
     return MSEDecomposition(*parts_of_loss(classifier, bias, class_moments, weight_decay))
