@@ -54,6 +54,16 @@ def test_it_is_a_causal_transformer_read_at_the_last_token(heads):
     assert model.embed(tokens).shape == (4, 3, 4)
 
 
+def test_of_tokens_is_the_same_network():
+    model, tokens = tiny(), some_tokens(20)
+    targets = torch.randn(20, 5, generator=seeded(3)).double()
+    found = {}
+    for name, outputs in (("tokens", model.of_tokens(tokens)), ("embeddings", model(model.embed(tokens)))):
+        gradients = torch.autograd.grad((outputs * targets).sum(), [*model.parameters()])
+        found[name] = (outputs, *gradients)
+    torch.testing.assert_close(found["tokens"], found["embeddings"], rtol=1e-12, atol=1e-12)
+
+
 def test_weights_are_drawn_as_in_the_source():
     model = OneLayerTransformer(114, 113, generator=seeded())
     again = OneLayerTransformer(114, 113, generator=seeded())
@@ -163,6 +173,12 @@ def test_tokens_are_rows():
         tiny().embed(tokens[0])
     with pytest.raises(EmptyError, match=r"OneLayerTransformer.embed\(tokens\): expected at least one sample"):
         tiny().embed(tokens[:0])
+    with pytest.raises(
+        ShapeError, match=r"OneLayerTransformer.of_tokens\(tokens\): expected shape \(n, 3\), got \(4, 2\)"
+    ):
+        tiny().of_tokens(tokens[:, :2])
+    with pytest.raises(RangeError, match=r"OneLayerTransformer.of_tokens\(tokens\): expected those from 0 to 5, got"):
+        tiny().of_tokens(tokens + 6)
 
 
 def test_tokens_of_any_whole_dtype():

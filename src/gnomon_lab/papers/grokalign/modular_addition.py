@@ -109,11 +109,13 @@ def train_arm(config: Config, run: Run, embeddings: str, method: str) -> None:
         matrix.requires_grad_(embeddings == "learned")
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(parameters, config.learning_rate, weight_decay=config.weight_decay, betas=(0.9, 0.98))
-    penalty = GrokAlign(config.coefficient, generator=generator)
+    penalty = GrokAlign(config.coefficient, generator=generator) if method == "GrokAlign" else None
     for step in fit(
         run, f"{embeddings} {method}", config.steps, model, optimizer,
-        lambda step: [(model.embed(train.tokens), train.labels)], loss,
-        due=log_spaced(config.readings), penalty=penalty if method == "GrokAlign" else None, generator=generator,
+        # The penalty differentiates with respect to the embeddings of each sample; without it they need not be made.
+        lambda step: [(train.tokens if penalty is None else model.embed(train.tokens), train.labels)], loss,
+        due=log_spaced(config.readings), forward=model.of_tokens if penalty is None else None, penalty=penalty,
+        generator=generator,
     ):  # fmt: skip
         run.record(step, reading(config, model, train, test, step))
 
