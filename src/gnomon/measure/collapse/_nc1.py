@@ -19,7 +19,7 @@ def nc1(class_moments: ClassMoments) -> Float[Tensor, ""]:
         Low, high: Low: features are at their class means. High: classes spread as far as they are apart.
         Generalising: On training digits it falls to 0.0017 with true labels (96 % accuracy on unseen digits), and stays
             at 0.18 from a large initialisation (84 %).
-        Misleads: Memorised classes collapse too: 0.0099 with shuffled labels. On unseen images it stays 6 to 1,200 times
+        Misleads: Memorised classes collapse too: 0.0099 with shuffled labels. On unseen images it stays 6 to 1200 times
             larger (mse-vs-ce, mse-collapse): say which samples it is measured on. Three different numbers have this
             name.
 
