@@ -7,7 +7,7 @@ ERRORS = {
     *("_checks.py:class_labels", "_checks.py:every_class", "_checks.py:finite", "autodiff/_linear_map.py:follow"),
     *("autodiff/_randomness.py:differ", "autodiff/_independence.py:two_kinds", "data/_samples.py:_per_channel"),
     *("_precision.py:narrowed", "regions/_steps.py:Network.moved_by_noise"),
-    *("_checks.py:held", "dynamics/_central_path.py:_by_class", "models/_transformer.py:OneLayerTransformer.embed"),
+    *("_checks.py:held", "dynamics/_central_path.py:_by_class", "models/_transformer.py:OneLayerTransformer._check"),
     *("data/_samples.py:normalise", "dynamics/_bias_flow.py:bias_flow", "dynamics/_bias_flow.py:require_one_cluster"),
     *("dynamics/_central_path.py:_of_full_rank", "dynamics/_integration.py:require_times"),
     *("dynamics/_central_path.py:CentralPath._reading", "dynamics/_general_flow.py:GeneralFlow.__init__"),
@@ -15,7 +15,7 @@ ERRORS = {
     *("dynamics/_linear_deep_rfm.py:_check_gram", "dynamics/_clustered_flow.py:ClusteredFlow.__init__"),
     "linalg/_covariance.py:covariance_of",
     *("dynamics/_snr_growth.py:snr_growth", "dynamics/_truncation_time.py:truncation_time_bound"),
-    *("kernels/_distances.py:check_metric", "kernels/_distances.py:_Points.of"),
+    *("kernels/_distances.py:check_metric", "kernels/_distances.py:_require_squares"),
     *("kernels/_agop.py:kernel_agop", "linalg/_gini.py:gini", "linalg/_polar_decomposition.py:polar_decomposition"),
     *(
         "linalg/_roots.py:Root.forward",

@@ -226,7 +226,7 @@ def test_bad_input_is_named():
         deepfool(net(3, 1), x)
     with pytest.raises(ShapeError, match=r"deepfool\(x\): expected at least 2 axes, samples first, got shape \(5,\)"):
         deepfool(model, x[:, 0])
-    with pytest.raises(ShapeError, match=r"deepfool\(model\): expected outputs of shape \(3, c\)"):
+    with pytest.raises(ShapeError, match=r"deepfool\(model\): expected outputs of shape \(n, c\)"):
         deepfool(lambda points: points[:, None], x)
     with pytest.raises(EmptyError, match=r"deepfool\(x\): expected at least one sample, got none"):
         deepfool(model, x[:0])

@@ -393,7 +393,7 @@ def test_bad_batches_are_named():
     model, x = zoo("mlp")
     with pytest.raises(RangeError, match=r"projections a whole number from 1 on, got 1\.5"):
         GrokAlign(1.0, projections=1.5)
-    shape = r"\(model\): expected outputs of shape \(5, c\), got shape \(5, 3, 1\)"
+    shape = r"\(model\): expected outputs of shape \(n, c\), got shape \(n, 3, 1\)"
     both = GrokAlign(1.0, every=9).logits_and_penalty
     for name, call in (("GrokAlign", GrokAlign(1.0)), (r"GrokAlign\.logits_and_penalty", both)):
         with pytest.raises(EmptyError, match=name + r"\(x\): expected at least one sample"):

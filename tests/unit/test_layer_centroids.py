@@ -221,7 +221,7 @@ def test_bad_input_is_named():
         layer_centroids(Skipping(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2)), torch.ones(2, 3))
     with pytest.raises(UnsupportedModuleError, match="got BatchNorm1d '1' normalising by the batch"):
         layer_centroids(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)), torch.ones(2, 3))
-    with pytest.raises(ShapeError, match=r"layer_centroids\(model\): expected outputs of shape \(3, c\)"):
+    with pytest.raises(ShapeError, match=r"\(model\): expected outputs of shape \(n, c\), got shape \(n, 1, 2, 2\)"):
         layer_centroids(nn.Sequential(nn.Conv2d(1, 1, 2)), torch.ones(2, 1, 3, 3))
     with pytest.raises(RangeError, match=r"layer_centroids\(x\): expected a floating-point tensor, got torch.int64"):
         layer_centroids(nn.Sequential(nn.Embedding(3, 2), nn.Flatten()), torch.ones(2, 3, dtype=torch.long))

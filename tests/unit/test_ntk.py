@@ -244,7 +244,7 @@ def test_bad_input_is_named():
         ntk(model, x, memory=0)
     with pytest.raises(ShapeError, match=r"ntk_to_point\(point\): expected shape \(6,\) .*, got \(1, 6\)"):
         ntk_to_point(model, x, x[:1])
-    with pytest.raises(ShapeError, match=r"ntk\(model\): expected outputs of shape \(3, c\), got shape \(3,\)"):
+    with pytest.raises(ShapeError, match=r"ntk\(model\): expected outputs of shape \(n, c\), got shape \(n,\)"):
         ntk(nn.Sequential(nn.Linear(6, 1), nn.Flatten(0)).double(), x)
     with pytest.raises(TypeError, match=r"ntk\(model\): expected a Module, got function"):
         ntk(lambda x: x, x)
