@@ -190,7 +190,9 @@ def settings(*settings: tuple[str, object, str, bool]) -> None:
 
 
 def whole(value: object, least: int | None = None) -> bool:
-    """Whether this is a whole number, of Python, NumPy or torch, and at least this large."""
+    """Whether this is a whole number, of Python, NumPy or torch, and at least this large; True and False are none."""
+    if isinstance(value, bool):
+        return False
     try:
         number = operator.index(cast(SupportsIndex, value))
     except TypeError:

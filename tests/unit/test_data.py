@@ -573,7 +573,7 @@ def test_no_rows(tmp_path):
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize("limit", [-1, 0, 8, 1.0])
+@pytest.mark.parametrize("limit", [-1, 0, 8, 1.0, True])
 def test_limit_out_of_range(tmp_path, limit):
     write(tmp_path / "train.parquet", random_images(7), list(range(7)))
     with pytest.raises(

@@ -570,6 +570,16 @@ def test_a_users_quantity_is_no_setting_of_gnomons():
 
 
 @pytest.mark.bad_input
+def test_steps_are_whole():
+    model, x, labels = collapsing()
+    probe = Probe(model, (x, labels), [gnomon.accuracy])
+    for look in (probe, probe.read):
+        with pytest.raises(TypeError, match=r"Probe\(step\): expected a whole number, got 0\.5\. Pass how many steps"):
+            look(0.5)
+    assert probe.read(torch.tensor(3)).step == 3
+
+
+@pytest.mark.bad_input
 def test_samples_that_are_drawn_are_not_counted_in_messages():
     model, x, labels = collapsing()
     one_hot = nn.functional.one_hot(labels)

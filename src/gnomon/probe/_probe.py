@@ -1,7 +1,6 @@
 """The probe: reads a network while it trains."""
 
 import math
-import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -26,7 +25,7 @@ from gnomon.probe._operators import by_products
 from gnomon.probe._plan import plan, presentable
 from gnomon.probe._reading import Reading, apart, place
 from gnomon.probe._samples import Data, split_samples
-from gnomon.probe._schedule import Schedule, every
+from gnomon.probe._schedule import Schedule, every, whole_step
 from gnomon.probe._sequences import of_several, several
 from gnomon.probe._splits import QuantitiesBySplit, at_split, by_split, check_names, docstrings_of, names_of, of_splits
 from gnomon.probe._whole import agreed, whole
@@ -191,7 +190,7 @@ class Probe:
             since: the step of the call before, if training makes several between calls: a reading is due if one is at
                 any step after that; default: at this step alone.
         """
-        step = operator.index(step)  # from NumPy and torch too
+        step = whole_step(step)
         if not (self.is_due(step, since=since) and self._has_room()):
             return None
         reading = self._read(step, tolerant=True)
@@ -211,7 +210,7 @@ class Probe:
         Raises:
             GnomonError: if a quantity has no value.
         """
-        return self._read(operator.index(step), tolerant=False)
+        return self._read(whole_step(step), tolerant=False)
 
     @within("Probe")
     def expected_cost(self) -> ExpectedCost:

@@ -3,9 +3,11 @@
 import math
 import operator
 from collections.abc import Callable
+from typing import SupportsIndex
 
+from gnomon import _checks
 from gnomon._kinds import checked
-from gnomon.errors import RangeError, public
+from gnomon.errors import ArgumentTypeError, RangeError, public, within
 
 Schedule = Callable[[int], bool]
 
@@ -60,3 +62,11 @@ def log_spaced(per_decade: int) -> Schedule:
         return any(round(10 ** (power / per_decade)) == step for power in (near - 1, near, near + 1))
 
     return due
+
+
+@within("Probe")
+def whole_step(step: SupportsIndex) -> int:
+    """The step as an int of Python, from NumPy and torch too."""
+    if not _checks.whole(step):
+        raise ArgumentTypeError("step", "a whole number", step, "Pass how many steps the network has been trained for.")
+    return operator.index(step)
