@@ -17,6 +17,9 @@ from gnomon.models import resnet18
 
 torch.set_num_threads(1)
 DEVICE = torch.device(sys.argv[1] if len(sys.argv) > 1 else "cuda")
+if DEVICE.type == "cuda" and not torch.cuda.is_available():
+    print("gpu.py: no GPU here; `python benchmarks/gpu.py cpu` shows what needs none")
+    sys.exit()
 BATCH, STEPS = (256, 32) if DEVICE.type == "cuda" else (2, 1)
 QUANTITIES = [jacobian_norm, explained_variance_ratio, centroid_alignment, nc1, effective_rank]
 generator = torch.Generator().manual_seed(0)

@@ -276,6 +276,24 @@ def test_stopped_it_goes_on_where_it_was(ask, monkeypatch):
     assert without_seconds("h.jsonl") == without_seconds("whole.jsonl")
 
 
+def test_stopped_between_others_it_loses_none_of_them(ask, monkeypatch):
+    from gnomon_lab.measuring.refilled import Refilled
+
+    fill = Refilled.fill
+    options = (*ASKED, "--history", "h.jsonl")
+    found(ask, *NAMES, options=options)
+    for steps in (5, 20):
+        torch.save(trained(steps), f"ckpt-{steps}.pt")
+    new = ("ckpt-5.pt", "ckpt-20.pt")
+    with monkeypatch.context() as patch:
+        stop = lambda self, one: fill(self, one) if one.path.name != new[1] else os.kill(os.getpid(), 2)  # noqa: E731
+        patch.setattr(Refilled, "fill", stop)
+        assert ask(*new, options=options)[0] == 130
+    assert gnomon.History.load("h.jsonl").steps == [0, 2, 5, 10]
+    assert found(ask, *new, options=options)[0]["steps"] == [0, 2, 5, 10, 20, 30]
+    assert gnomon.History.load("h.jsonl").steps == [0, 2, 5, 10, 20, 30]
+
+
 def test_without_a_history_what_was_measured_is_printed(ask, monkeypatch):
     from gnomon_lab.measuring.refilled import Refilled
 

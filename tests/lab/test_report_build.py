@@ -137,6 +137,14 @@ def test_rows_of_one_table_that_share_a_name_stay_apart():
     assert spread(tables) == (("", "depth", "test"), rows)
 
 
+def test_columns_of_one_table_that_share_a_name_stay_apart():
+    tables = [(("", "test", "at", "rank", "at"), [("a", f"{seed}.0", "5", "2", f"{seed}")]) for seed in (1, 3)]
+    assert spread(tables) == (
+        ("", "test", "at", "rank", "at"),
+        (("a", "2.0 (1.0 to 3.0)", "5", "2", "2 (1 to 3)"),),
+    )
+
+
 def test_a_column_that_only_some_seeds_have_says_how_many():
     tables = [(("", "test"), [("a", "1.0")]), (("", "test", "time"), [("a", "3.0", "7 s")])]
     assert spread(tables) == (("", "test", "time"), (("a", "2.0 (1.0 to 3.0)", "7 s in 1 of 2"),))

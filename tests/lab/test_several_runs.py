@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -14,12 +15,13 @@ import torch
 
 from gnomon_lab.cli import main, run_command
 from gnomon_lab.cli.verify_command import by_setting
-from gnomon_lab.papers.grokalign import accelerate
+from gnomon_lab.papers.grokalign import accelerate, delayed_robustness
+from gnomon_lab.papers.mse_collapse import central_path
 from gnomon_lab.papers.own import grok_digits
 from gnomon_lab.report.build import then
 from gnomon_lab.report.setting import setting
 from gnomon_lab.report.table import write_table
-from gnomon_lab.runs import Run, all_runs, open_run
+from gnomon_lab.runs import Run, all_runs, load_run, open_run
 from gnomon_lab.runs.checkpoint import load_checkpoint, save_checkpoint
 
 TINY = ["run", "grok-digits", "--steps", "2", "--width", "8", "--train", "20"]
@@ -78,11 +80,36 @@ def test_an_option_of_two_words_is_told_as_a_shell_takes_it(tmp_path):
     assert told == "--methods baseline 'input noise'"
 
 
+def test_claims_are_judged_by_ascending_seed(runs, monkeypatch):
+    """Resampled intervals depend on the order, and `verify` has this one."""
+    judged = []
+    monkeypatch.setattr("gnomon_lab.cli.execute.show_claims", lambda known, found, console: judged.extend(found))
+    run_command.main([*TINY[1:], "--seeds", "1,0"])
+    assert [found.seed for found in judged] == [0, 1]
+
+
+def test_options_are_told_as_the_command_line_takes_them(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr("gnomon_lab.cli.execute.execute", lambda known, config, *rest: asked.append(config) or 0)
+    for known, name, value in (
+        (delayed_robustness.EXPERIMENT, "stop_at_plateau", True),
+        (central_path.EXPERIMENT, "sizes", ((3, 12, 4), (4, 10, 8))),
+    ):
+        wanted = replace(known.small, **{name: value})
+        words = shlex.split(setting(known, open_run(tmp_path, known.name, wanted, 0)))
+        run_command.main([known.name, *words])
+        assert asked.pop() == wanted
+
+
 def test_what_next_is_about_the_same_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for root, more in ((Path("runs"), ""), (Path("my runs"), "--runs 'my runs' ")):
         found = open_run(root, "grok-digits", grok_digits.SMALL, 0)
         assert then(grok_digits.EXPERIMENT, found).startswith(f"What next: `gnomon run grok-digits {more}--seeds 0-4`")
+    folder = found.folder.resolve()
+    for place, inside in ((folder, Path()), (folder.parent, Path(folder.name)), (folder / "..", Path(folder.name))):
+        monkeypatch.chdir(place)
+        assert f" --runs '{tmp_path / 'my runs'}' --seeds 0-4`" in then(grok_digits.EXPERIMENT, load_run(inside))
 
 
 def test_list_names_runs_of_unknown_experiments(gnomon, tmp_path):

@@ -163,6 +163,22 @@ def test_an_error_that_names_what_is_no_text_is_said(made_up, tmp_path):
         assert ends(tasks, executor)[0][-1] == r"FileNotFoundError: no \udcff"
 
 
+def test_a_failure_that_found_no_room_for_its_message_is_one(made_up, tmp_path, monkeypatch):
+    """As on a full disk: the file is there, and empty."""
+
+    def full(self, *words, **how):
+        if self.suffix == ".txt":
+            self.touch()
+            raise OSError(28, "No space left on device")
+        return write_text(self, *words, **how)
+
+    write_text = Path.write_text
+    monkeypatch.setattr(Path, "write_text", full)
+    with ThreadPoolExecutor() as executor:
+        lines = ends(tasks_of(made_up, tmp_path, [0], fail=(0,)), executor)[0]
+    assert lines[0] == "OSError: [Errno 28] No space left on device"
+
+
 def test_gnomon_s_own_errors_are_one_line(made_up, tmp_path):
     (task,) = tasks_of(made_up, tmp_path, [0])
     (open_run(tmp_path, "made-up", task.config, 0).folder / "checkpoint-only.safetensors").write_text("no checkpoint")

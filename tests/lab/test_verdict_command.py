@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from gnomon.errors import DataError
+from gnomon.errors import CheckpointError, DataError
 from gnomon_lab.cli.measure_command import main as measure
 from gnomon_lab.cli.verdict_command import main
 from tests.lab.measuring import network
@@ -103,6 +103,21 @@ def test_checkpoints_are_measured_first(folder, capsys):
     assert told == said.out
 
 
+def test_one_damaged_checkpoint_is_named_below_the_verdict_on_the_others(folder, capsys):
+    for step in (1, 2, 4, 8):
+        weights = {name: tensor * (1 + step / 10) for name, tensor in network().state_dict().items()}
+        torch.save(weights, f"ckpt-{step}.pt")
+    asked = ["ckpt-*.pt", "--data", "some.npz", "--model", "nets:small"]
+    main(asked)
+    whole = capsys.readouterr().out
+    Path("ckpt-9.pt").write_bytes(Path("ckpt-8.pt").read_bytes()[:900])
+    with pytest.raises(CheckpointError, match=r"in ckpt-9\.pt\. .* Measured: 4 checkpoints\."):
+        main(asked)
+    assert capsys.readouterr().out == whole
+    with pytest.raises(CheckpointError, match=r"in ckpt-9\.pt"):
+        main(["ckpt-9.pt", *asked[1:]])
+
+
 def test_a_history_of_measure_says_whether_it_may_be_judged(folder, capsys):
     """As the command that made it: by training samples, over steps of training."""
     for step in (1, 2, 4, 8):
@@ -127,6 +142,11 @@ def test_what_cannot_be_told_says_why(tmp_path):
     path = write(tmp_path / "readings.jsonl", ["a", "b"])
     with pytest.raises(DataError, match=r"--picture\): expected one arm, got 2 of them. Add --arm 'a'"):
         main([str(path), "--picture", str(tmp_path / "runs.svg")])
+    with pytest.raises(DataError, match=r"--arm\): expected one of a, b, got 'c'\. Correct it\."):
+        main([str(path), "--arm", "c"])
+    without = write(tmp_path / "without.jsonl", [""])
+    with pytest.raises(DataError, match=r"--arm\): expected none for readings without arms, got 'a'\. Leave it out\."):
+        main([str(without), "--arm", "a"])
     with pytest.raises(DataError, match=r"got '.*none.jsonl', no file. Correct it."):
         main([str(tmp_path / "none.jsonl")])
     with pytest.raises(DataError, match=r"got '.*', a folder without records.jsonl. Correct it."):

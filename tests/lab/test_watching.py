@@ -268,7 +268,7 @@ def test_runs_of_one_experiment_are_told_apart_by_what_they_were_asked_for(tmp_p
     assert settings == dict.fromkeys(asked, "") | {
         "digits/1-seed0": "--loss mse --hidden-sizes 64 32",
         "digits/1-seed1": "--loss mse --hidden-sizes 64 32",
-        "digits/2-seed0": "--loss None --hidden-sizes 64 --noise True",
+        "digits/2-seed0": "--loss None --hidden-sizes 64 --noise",
     }
     (tmp_path / "digits/2-seed0/records.jsonl").unlink()
     watched.look()

@@ -91,6 +91,12 @@ def test_a_network_that_diverged_does_not_generalise():
 def test_a_corpus_that_is_not_there_is_named_with_what_makes_it(tmp_path):
     with pytest.raises(DataError, match=r"no file '.*none\.parquet'. Call `gnomon run corpus --seeds 0-49`"):
         read_corpus(tmp_path / "none.parquet")
+    (tmp_path / "words.parquet").write_text("no table")
+    with pytest.raises(DataError, match=r"--corpus\): expected a table .* got '.*words\.parquet', which is no Parquet"):
+        read_corpus(tmp_path / "words.parquet")
+    pyarrow.parquet.write_table(pyarrow.table({"step": [1], "seed": [0]}), tmp_path / "other.parquet")
+    with pytest.raises(DataError, match=r"got '.*other\.parquet', without arm, test/accuracy, train/accuracy\. Call"):
+        read_corpus(tmp_path / "other.parquet")
 
 
 def test_auroc_is_that_of_scikit_learn():

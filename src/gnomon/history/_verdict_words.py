@@ -17,7 +17,7 @@ def sentence(says: str, probability: float, low: float, high: float, expected: f
         by_then = f" Half of those that rise have done so by step {step}."
     return (
         f"{says[0].upper()}{says[1:]}: with four times the steps unseen accuracy rises by five points or more with a "
-        f"probability of {probability:.0%} (nine of ten such trainings change by {round(100 * low):+d} to "
+        f"probability of {probability:.0%} (nine of ten such runs change by {round(100 * low):+d} to "
         f"{round(100 * high):+d} points).{by_then}"
     )
 

@@ -63,8 +63,9 @@ class GrokAlign:
     it gained half a per cent or nothing on scikit-learn's digits, and strong weight decay alone did as well in the same
     time (docs/getting-started.md). Added to AdamW with a tuned learning rate and weight decay, with `every=16` and a λ
     tuned on other networks, it took 4.4 times less time to the goal on one of four small tasks; on the others the
-    factors were 1.4, 0.7 and 0.6, with 1 in the intervals (docs/experiments/steering.md). A λ ten to a hundred times
-    larger kept networks on three of them from reaching it.
+    factors were 1.4, 0.7 and 0.6, with 1 in the intervals (docs/experiments/steering.md). A λ ten to thirty times the
+    best kept every network on three of them from reaching it, one three times the best two of three on the fourth
+    (docs/experiments/which-lambda.md).
 
     While BatchNorm is in training mode, samples mix. The Jacobian meant is still that of a sample's outputs with
     respect to its own input, $J_i = \partial f(x_i)/\partial x_i$; but a backward pass over the batch also includes the

@@ -77,10 +77,11 @@ def execute_many(
             require_device(config)
         with open_executor(on, workers, config.threads, root.resolve() / ".slurm") as executor:
             finished, failed, wrong = executed(experiment, tasks, executor, root, console)
-    if runs := [*before, *finished]:
+    # By seed, as in `verify`: whichever ended first, resampled intervals are the same.
+    if runs := sorted([*before, *finished], key=lambda run: run.seed):
         with noted(wrong):
             show_claims(experiment, runs, console)
-    for found in sorted(runs, key=lambda run: run.seed):
+    for found in runs:
         with noted(wrong):
             show_page(experiment, found, console, again=found in finished)
     if runs:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from gnomon.errors import DataError
+from gnomon.errors import DataError, GnomonError
 from gnomon_lab.cli.outputs import refuse
 from gnomon_lab.cli.parse import parse
 from gnomon_lab.cli.say import say, say_below
@@ -59,12 +59,14 @@ def main(arguments: Sequence[str]) -> int:
             got = repr(str(options.picture))
             raise DataError("--picture", f"a name that ends in {' or '.join(PICTURES)}", got, "Rename it.")
         refuse({"picture": options.picture}, options.path)
-    verdicts = {"": of_checkpoints(options, options.data)} if options.data is not None else of_readings(options)
+    verdicts, error = of_readings(options) if options.data is None else of_checkpoints(options, options.data)
     for arm, found in once(verdicts).items():
         first, *others = sentences(found)
         say_below(f"{arm}: {first}" if arm else first, *others)
     if options.picture is not None:
         draw(verdicts, options.picture)
+    if error is not None:
+        raise error
     return int(all(isinstance(found, str) or found.probability is None for found in verdicts.values()))
 
 
@@ -81,8 +83,8 @@ def require_used(options: Options) -> None:
             raise DataError(f"--{name}", f"none {which} --data", repr(value), "Leave it out.")
 
 
-def of_readings(options: Options) -> "dict[str, Verdict | str]":
-    """The verdict on each arm, or why there is none."""
+def of_readings(options: Options) -> "tuple[dict[str, Verdict | str], None]":
+    """The verdict on each arm, or why there is none; and no error."""
     from gnomon_lab.cli.terminal import Terminal
     from gnomon_lab.measuring import no_verdict, setting_in
     from gnomon_lab.report.worth import worth
@@ -92,7 +94,7 @@ def of_readings(options: Options) -> "dict[str, Verdict | str]":
     if (options.path[0] / "config.json").is_file():
         load_run(options.path[0]).records()  # which raises where they were altered
     if (why := no_verdict(setting_in(path))) is not None:
-        return {"": why}
+        return {"": why}, None
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         found = dict(histories(path, options.arm))
@@ -106,7 +108,7 @@ def of_readings(options: Options) -> "dict[str, Verdict | str]":
     return {
         arm: worth(history, options.split, options.validation if held_out in history.names else Options.validation)
         for arm, history in found.items()
-    }
+    }, None
 
 
 def readings_at(paths: Sequence[Path]) -> Path:
@@ -132,8 +134,12 @@ def readings_at(paths: Sequence[Path]) -> Path:
     return path
 
 
-def of_checkpoints(options: Options, data: str) -> "Verdict | str":
-    """The verdict on a training run by its checkpoints, from the first on, at what they were trained on."""
+def of_checkpoints(options: Options, data: str) -> "tuple[dict[str, Verdict | str], GnomonError | None]":
+    """The verdict on a training run by its checkpoints, at what they were trained on; and what is wrong with some.
+
+    Raises:
+        GnomonError: if none can be read.
+    """
     from gnomon.history import corpus
     from gnomon.probe import from_records
     from gnomon_lab.cli import measure_command, measure_several
@@ -147,28 +153,33 @@ def of_checkpoints(options: Options, data: str) -> "Verdict | str":
         steps, failed = measure_several.ordered(asked, checkpoints_at(options.path), beside)
         kept, reader = measure_several.opened(asked, steps, beside)
         failed |= measure_several.read(steps, kept, reader, beside)
-    if failed:
-        raise measure_several.together(failed, len(kept.rows))
-    return worth(from_records(kept.rows))
+    error = measure_several.together(failed, len(kept.rows)) if failed else None
+    if error is not None and not kept.rows:
+        raise error
+    return {"": worth(from_records(kept.rows))}, error
 
 
 def histories(path: Path, arm: str | None) -> "Iterator[tuple[str, History]]":
     """The readings of each arm, with its name; for a file without arms, with an empty name.
 
     Raises:
-        DataError: if the records of arms are damaged.
+        DataError: if the records of arms are damaged, or there is no such arm.
     """
     from gnomon import History
+    from gnomon.probe import from_records
+    from gnomon_lab.runs import by_arm
     from gnomon_lab.runs.records import read_records
 
-    with path.open("rb") as lines:
-        has_arms = re.search(rb'"arm"\s*:', lines.readline())
-    records = read_records(path) if has_arms else []  # which raises where a history would warn
-    arms = dict.fromkeys(record["arm"] for record in records) if arm is None else [arm]
-    if not arms:
+    if not re.search(rb'"arm"\s*:', path.read_bytes()):
+        if arm is not None:
+            raise DataError("--arm", "none for readings without arms", repr(arm), "Leave it out.")
         yield "", History.load(path)
-    for each in arms:
-        yield each, History.load(path, arm=each)
+        return
+    arms = by_arm(read_records(path))  # which raises where a history would warn
+    if arm is not None and arm not in arms:
+        raise DataError("--arm", f"one of {', '.join(arms)}", repr(arm), "Correct it.")
+    for each in arms if arm is None else [arm]:
+        yield each, from_records(arms[each])
 
 
 def draw(verdicts: "dict[str, Verdict | str]", picture: Path) -> None:

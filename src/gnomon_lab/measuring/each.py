@@ -110,7 +110,8 @@ def measure_each(
         GnomonError: if a reading cannot be kept, or if, before the first one, something other than the checkpoint is
             wrong.
     """
-    others = {row["step"]: row for row in kept.rows} if steps.source in LASTING else {}
+    # Not the rows alone: a call that was interrupted has not written again all that its first reading replaced.
+    others = dict(kept.latest) if steps.source in LASTING else {}
     failed: dict[Path, GnomonError] = {}
     wanted = sorted(others.keys() | steps.by_step.keys())
     begun = False

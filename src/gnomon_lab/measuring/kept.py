@@ -23,12 +23,13 @@ BEGINS = b'{"step":'
 class Kept:
     """The readings of checkpoints by step, as `History.load` gives them: a new one replaces those from its step on.
 
-    Replaced readings are still known, by the hash of their checkpoint.
+    Replaced readings are still known, by the hash of their checkpoint, and the latest at each step by it.
 
     Args:
         path: the file; None to keep them in memory only.
         setting: what the numbers depend on besides the checkpoint.
-
+    Attributes:
+        latest: the last reading at each step, also where one at an earlier step has replaced it since.
     Raises:
         DataError: if the file holds something else, or readings in another setting, which is named.
     """
@@ -36,6 +37,7 @@ class Kept:
     def __init__(self, path: Path | None, setting: Mapping[str, object]) -> None:
         self.path, self.setting = path, json.loads(json.dumps(setting))
         self._rows: list[Record] = []
+        self.latest: dict[int, Record] = {}
         self._known: dict[str, Record] = {}
         for record in [] if path is None else read(path):
             self.require_same(record["measured"]["setting"])
@@ -67,7 +69,7 @@ class Kept:
 
     def _take(self, record: Record) -> None:
         self._rows = [row for row in self._rows if row["step"] < record["step"]] + [record]
-        self._known[sha256(record)] = record
+        self._known[sha256(record)] = self.latest[record["step"]] = record
 
     def require_same(self, setting: Mapping[str, object]) -> None:
         """Raises DataError if these were measured in another setting, naming what differs."""

@@ -1,5 +1,6 @@
 """From a run's folder to its figures and its page."""
 
+import os
 import shlex
 from functools import partial
 from pathlib import Path
@@ -76,7 +77,10 @@ def published(report: Report, folder: Path) -> Path:
 def then(experiment: Experiment[Settings], found: Found) -> str:
     """What to do after a run of the experiment."""
     words = setting(experiment, found)
-    options, root = "" if words == DEFAULT else f" {words}", found.folder.parent.parent
+    # From inside, a run's folder is named by less than what it lies in.
+    named = len(found.folder.parts) > 1 and ".." not in found.folder.parts[-2:]
+    folder = found.folder if named else Path(os.path.abspath(found.folder))  # noqa: PTH100, as it is named
+    options, root = "" if words == DEFAULT else f" {words}", folder.parent.parent
     if root not in (USUAL, USUAL.resolve()):
         options += f" --runs {shlex.quote(str(root))}"
     return (

@@ -1,10 +1,9 @@
 """A run's setting, as options of `gnomon run`."""
 
-import shlex
-
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.runs import Found
 from gnomon_lab.runs.find import plain
+from gnomon_lab.runs.options import option
 from gnomon_lab.settings import Settings
 
 DEFAULT = "default setting"
@@ -20,8 +19,4 @@ def _options(found: Found, base: object) -> list[str]:
     """The options that turn a base into the run's configuration."""
     usual, own = plain(base), found.config
     different = [name for name in {**usual, **own} if (name in own, own.get(name)) != (name in usual, usual.get(name))]
-    return [f"--{name.replace('_', '-')} {_words(own.get(name))}" for name in different]
-
-
-def _words(value: object) -> str:
-    return shlex.join(map(str, value)) if isinstance(value, list) else shlex.quote(str(value))
+    return [option(name, own.get(name)) for name in different]

@@ -12,7 +12,7 @@ NUMBER = re.compile(SIGN + r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:e[-+]?
 
 
 def spread(tables: Sequence[tuple[Sequence[str], Rows]]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """The table over all seeds, its rows matched by their names, and by their order where rows of one table share one.
+    """The table over all seeds, rows and columns matched by their names, and by their order where several share one.
 
     A row that only some seeds have says so in its name, and a cell that only some of a row's seeds have in the cell.
 
@@ -22,20 +22,28 @@ def spread(tables: Sequence[tuple[Sequence[str], Rows]]) -> tuple[tuple[str, ...
     Returns:
         The columns and the rows.
     """
-    columns = tuple(dict.fromkeys(column for heads, _ in tables for column in heads))
-    same: dict[tuple[str, int], list[dict[str, str]]] = {}
+    columns = [*dict.fromkeys(column for heads, _ in tables for column in _numbered(heads))]
+    same: dict[tuple[str, int], list[dict[tuple[str, int], str]]] = {}
     for heads, rows in tables:
-        before = Counter[str]()
-        for name, *cells in rows:
-            same.setdefault((name, before[name]), []).append(dict(zip(heads[1:], cells, strict=True)))
-            before[name] += 1
-    return columns, tuple(
+        for row, cells in zip(_numbered([name for name, *_ in rows]), rows, strict=True):
+            same.setdefault(row, []).append(dict(zip(_numbered(heads), cells, strict=True)))
+    return tuple(head for head, _ in columns), tuple(
         (
             name if len(found) == len(tables) else f"{name}, in {len(found)} of {len(tables)} seeds",
             *(over([row[column] for row in found if column in row], len(found)) for column in columns[1:]),
         )
         for (name, _), found in same.items()
     )
+
+
+def _numbered(names: Sequence[str]) -> list[tuple[str, int]]:
+    """Each name with how often it came before."""
+    before = Counter[str]()
+    numbered = []
+    for name in names:
+        numbered.append((name, before[name]))
+        before[name] += 1
+    return numbered
 
 
 def over(cells: Sequence[str], seeds: int) -> str:

@@ -158,9 +158,8 @@ def _last_lines(future: Future[None], place: Path) -> tuple[str, ...]:
     error = CancelledError() if future.cancelled() else future.exception()
     if error is None:
         return ()
-    if _message_at(place).exists():
-        lines = _message_at(place).read_text(encoding="utf-8").splitlines()
-    else:
+    lines = _message_at(place).read_text(encoding="utf-8").splitlines() if _message_at(place).exists() else []
+    if not lines:  # also where a full disk had no room for them
         how = "was killed, perhaps for want of memory, or crashed" if isinstance(error, BrokenExecutor) else "is gone"
         lines = f"{type(error).__name__}: {error}".splitlines()
         lines.append(f"Its worker {how}. Call the same command again: the run goes on from its last checkpoint.")

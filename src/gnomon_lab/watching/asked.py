@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gnomon_lab.runs.options import option
+
 LARGEST = 1 << 20
 """The most bytes of a configuration."""
 
@@ -47,9 +49,4 @@ def _differing(runs: Iterable[Asked]) -> set[str]:
 
 
 def _words(asked: Asked, names: set[str]) -> str:
-    there = [(name, json.loads(value)) for name, value in asked.options.items() if name in names]
-    return " ".join(f"--{name.replace('_', '-')} {_written(value)}" for name, value in there)
-
-
-def _written(value: object) -> str:
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return " ".join(option(name, json.loads(value)) for name, value in asked.options.items() if name in names)

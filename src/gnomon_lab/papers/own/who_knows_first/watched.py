@@ -20,6 +20,8 @@ HORIZON = 4
 """How many times as many steps to look ahead."""
 LOOKED_AT = ("train/", "some/", "few/", "validation/")
 """Beginnings of the names of the numbers that a predictor may use."""
+NEEDED = {"step", "arm", "seed", SEEN, UNSEEN}
+"""Columns without which a table is not one of the corpus."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,13 +53,23 @@ def read_corpus(path: Path) -> tuple[list[str], list[Watched]]:
     """The names of the predictors, of which the first is the step itself, and the networks.
 
     Raises:
-        DataError: if there is no such file.
+        DataError: if there is no such file, or it is something else.
         MissingExtraError: if pyarrow is not installed.
     """
-    if not path.is_file():
+
+    def none(got: str) -> DataError:
         advice = "Call `gnomon run corpus --seeds 0-49`, and `gnomon report corpus --table FILE`."
-        raise DataError("--corpus", "a table of the corpus", f"no file {str(path)!r}", advice, where="who-knows-first")
-    table = extra("who-knows-first", "pyarrow.parquet", "data").read_table(path)
+        return DataError("--corpus", "a table of the corpus", got, advice, where="who-knows-first")
+
+    if not path.is_file():
+        raise none(f"no file {str(path)!r}")
+    parquet = extra("who-knows-first", "pyarrow.parquet", "data")
+    try:
+        table = parquet.read_table(path)
+    except (OSError, ValueError) as error:  # pyarrow's own are among the latter
+        raise none(f"{str(path)!r}, which is no Parquet file") from error
+    if lacks := sorted(NEEDED - {*table.column_names}):
+        raise none(f"{str(path)!r}, without {', '.join(lacks)}")
     columns = {name: table.column(name).to_numpy(zero_copy_only=False) for name in table.column_names}
     return watched(columns)
 
