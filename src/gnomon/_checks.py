@@ -3,6 +3,7 @@
 import operator
 from typing import SupportsIndex, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -90,6 +91,8 @@ def numbers(name: str, values: object) -> Tensor:
         ShapeError: if they are in lists of different lengths.
         TypeError: if they are no numbers.
     """
+    if not isinstance(values, Tensor) and hasattr(values, "__array__"):
+        values = np.array(values)  # torch would index a pandas.Series, whose labels are no positions
     try:
         return torch.as_tensor(values, dtype=torch.float64)
     except (TypeError, ValueError) as error:
@@ -198,6 +201,11 @@ def whole(value: object, least: int | None = None) -> bool:
     except TypeError:
         return False
     return least is None or number >= least
+
+
+def is_floating(dtype: object) -> bool:
+    """Whether this is a dtype of floating point."""
+    return isinstance(dtype, torch.dtype) and dtype.is_floating_point
 
 
 def too_long(value: object) -> bool:

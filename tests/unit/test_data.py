@@ -106,9 +106,11 @@ def test_digits_reject_what_leaves_a_side_empty(train):
         digits(train, generator=seeded())
 
 
-def test_digits_are_floating_point():
-    with pytest.raises(RangeError, match=r"digits: expected dtype of floating point, got torch\.int64"):
-        digits(generator=seeded(), dtype=torch.int64)
+@pytest.mark.bad_input
+@pytest.mark.parametrize("dtype", [torch.int64, "float32"])
+def test_digits_are_floating_point(dtype):
+    with pytest.raises(RangeError, match=rf"digits: expected dtype of floating point, got {dtype!r}\."):
+        digits(generator=seeded(), dtype=dtype)
 
 
 # standardise, normalise

@@ -155,9 +155,36 @@ def test_values_of_all_samples_are_kept_where_asked_for(tmp_path):
         assert len(history.samples("norm")) == 3
         assert_close(first, torch.tensor([1.0, 2.0, 3.0, 10.0]).double())
     with pytest.raises(
-        RangeError, match=r"History\(name\): expected what has been read, which is nothing yet, got 'norm'"
+        RangeError,
+        match=r"History\(name\): expected one whose samples were kept, got 'norm'\. .*History\(samples=True\)",
     ):
         filled().samples("norm")
+    with pytest.raises(
+        RangeError, match=r"History\(name\): expected what has been read, which is nothing yet, got 'no'"
+    ):
+        filled().samples("no")
+
+
+def test_kept_samples_are_not_the_quantitys_own():
+    """In float64 they were a view, and earlier readings changed with it."""
+    total = torch.zeros(3, dtype=torch.float64)
+    history = History(samples=True)
+    for step in range(3):
+        history.append(Reading(step, {"total": total.add_(1)}, {}))
+    assert_close(torch.stack(history.samples("total")).mean(1), history["total"])
+
+
+def test_a_last_line_without_its_end_is_a_reading(tmp_path):
+    """As an editor leaves it: once more lines followed it, it was one."""
+    path = tmp_path / "history.jsonl"
+    filled(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    history = History(path)
+    assert history.steps == filled().steps
+    history.append(reading(99, loss=1.0))
+    assert History(path).steps == history.steps
+    assert path.read_bytes().startswith(whole)
 
 
 def test_saved_and_loaded_it_is_the_same(tmp_path):
@@ -211,3 +238,6 @@ def test_what_is_no_history_is_said(tmp_path):
         History().append(reading(0, seconds=1.0))
     with pytest.raises(DataError, match=r"History\(path\): expected a file in a folder that exists, got .*x"):
         History(tmp_path / "no folder" / "x").append(reading(0, loss=1.0))
+    for path in ("", "."):
+        with pytest.raises(DataError, match=r"History\(path\): expected a file that can be written, got .*empty name"):
+            filled().save(path)

@@ -1,11 +1,13 @@
 """NC1 and NC2 along a network: patches and singular values by hand, unitary maps, any chunks, one path."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
-from gnomon import Probe, class_moments, layer_collapse, nc1_trace_ratio, nc2_etf, nc2_orthogonal
+from gnomon import Probe, class_moments, layer_collapse, nc1_trace_ratio, nc2_etf, nc2_orthogonal, nfa_table
 from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
 from gnomon.models import cnn, mlp
 from tests.contract.of_collapse import layer_by_layer
@@ -280,6 +282,17 @@ def test_complex_features_are_refused():
     ):
         layer_collapse(model, x, labels)
     assert layer_collapse(model, x, labels, layers="last").layers == ("last",)
+
+
+def test_layers_with_a_parametrized_weight_are_layers():
+    model, (x, labels) = mlp((6, 5, 4, 3)).double().eval(), samples(40, 6)
+    expected, table = layer_collapse(model, x, labels), nfa_table(model, x)
+    parametrized = copy.deepcopy(model)
+    for layer in (parametrized[0], parametrized[2]):
+        nn.utils.parametrizations.weight_norm(layer)
+    assert layer_collapse(parametrized, x, labels).layers == nfa_table(parametrized, x).layers == expected.layers
+    torch.testing.assert_close(layer_collapse(parametrized, x, labels).nc1_right, expected.nc1_right)
+    torch.testing.assert_close(nfa_table(parametrized, x).cosine, table.cosine)
 
 
 def test_a_probe_reads_it():

@@ -570,6 +570,19 @@ def test_a_users_quantity_is_no_setting_of_gnomons():
 
 
 @pytest.mark.bad_input
+def test_layers_and_quantities_may_be_any_iterable_and_none_is_named():
+    model, x, labels = collapsing()
+    with pytest.raises(
+        EmptyError, match=r"Probe\(layers\): expected at least one layer, got none\. Name one, or leave"
+    ):
+        Probe(model, (x, labels), [gnomon.accuracy], layers=[name for name, _ in model.named_modules() if name == "9"])
+    with pytest.raises(RangeError, match=r"Probe\(quantities\): expected functions by name, got 3 for a name"):
+        Probe(model, (x, labels), {3: gnomon.accuracy})
+    probe = Probe(model, (x, labels), iter([gnomon.accuracy, gnomon.nc1]), layers=iter(["2"]))
+    assert probe.read().values.keys() == {"accuracy", "2/nc1"}
+
+
+@pytest.mark.bad_input
 def test_steps_are_whole():
     model, x, labels = collapsing()
     probe = Probe(model, (x, labels), [gnomon.accuracy])
@@ -768,7 +781,8 @@ def test_a_probe_says_what_it_is():
 def test_readings_are_equal_where_their_values_are(tmp_path):
     model, x, labels = collapsing()
     quantities = {
-        "nan": lambda x: x * math.nan, "mse": gnomon.mse_decomposition, "moments": lambda class_moments: class_moments
+        "nan": lambda x: x * math.nan, "mse": gnomon.mse_decomposition, "moments": lambda class_moments: class_moments,
+        "layers": gnomon.layer_centroids,
     }  # fmt: skip
     probe = Probe(model, (x, labels), quantities)
     one, other = probe.read(), probe.read()

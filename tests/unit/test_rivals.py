@@ -402,6 +402,28 @@ def test_a_spectral_norm_comes_back_with_the_weights_that_diverged(generator):
     torch.testing.assert_close(penalty(), expected)
 
 
+def test_a_spectral_norm_goes_on_where_its_matrix_was_zero(generator):
+    """As that of a layer whose weights begin there: the iteration starts again as in an uninterrupted run."""
+    weight = nn.Parameter(torch.zeros(4, 3))
+    one, other = (SpectralNormPenalty([weight], generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))
+    one()
+    other.load_state_dict(one.state_dict())
+    one(), other()
+    weight.data.normal_(generator=generator)
+    torch.testing.assert_close(other(), one(), rtol=0, atol=0)
+    other.load_state_dict({"directions": one.state_dict()["directions"]})  # as older versions saved it
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("optimizer", [None, [], nn.Linear(2, 2)])
+def test_what_is_no_optimizer_is_named(optimizer):
+    message = (
+        r"OrthoGrad\.attach\(optimizer\): expected a torch\.optim\.Optimizer, got (NoneType|list|Linear)\. Pass one"
+    )
+    with pytest.raises(TypeError, match=message):
+        OrthoGrad([nn.Parameter(torch.ones(3))]).attach(optimizer)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_autocast_around_a_method_changes_no_bit(generator, dtype):
     weight = nn.Parameter(20 * torch.randn(64, 64, generator=generator))

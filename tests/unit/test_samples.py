@@ -396,6 +396,7 @@ def test_a_chunk_without_a_value_leaves_the_quantity_without_one():
         ([{"pixels": X, "labels": X}], RangeError, r"got dict\. Make batches \(x, labels\) of pixels, labels"),
         (X.numpy(), RangeError, r"expected tensors, got ndarray\. Convert it"),
         ([X[:6], X[6:]], RangeError, r"got two tensors that may be either in a list\. .*\[\(x1,\), \(x2,\)\]"),
+        ([X[:6].byte(), X[6:].byte()], RangeError, r"got two tensors that may be either in a list\. "),
         ([(X, LABELS), X], RangeError, r"expected tensors, got tuple"),
         ([(X, LABELS), (X,)], RangeError, r"expected batches with x and labels as the first has, got one with x\. "),
         ([(X, LABELS), (X[:3], LABELS)], ShapeError, r"Probe\(labels\): expected 3 samples as in x, got 60"),

@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import dataclass
 
+import pandas
 import pytest
 import torch
 from torch import nn
@@ -157,6 +158,8 @@ def test_an_answer_that_is_no_verdict_is_an_error(answer):
         ({}, "one with steps and their histories, got one with nothing"),
         (None, "one with steps and their histories, got none"),
         ({"steps": [1], "histories": 3}, "one with steps and their histories, got one with steps, histories"),
+        ({"steps": 3, "histories": {"size": [3]}}, "one with steps and their histories, got one with steps, histories"),
+        ({"steps": [3], "histories": {"size": 3}}, "one with steps and their histories, got one with steps, histories"),
         ({"steps": [1, 2], "histories": {"size": [0.1]}}, "a value of each quantity for each of its 2 steps, got 1 of"),
     ],
 )
@@ -169,3 +172,20 @@ def test_a_rule_about_steps_alone_has_no_histories():
     rule = stop_when(lambda steps: True)
     rule.load_state_dict({"steps": [1, 2], "histories": {}})
     assert rule.steps == [1, 2]
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("criterion", [3, None, max])
+def test_what_has_no_named_arguments_is_no_criterion(criterion):
+    message = (
+        r"stop_when\(criterion\): expected a function whose arguments have names, got .*\. Pass one, such as gnomon"
+    )
+    with pytest.raises(TypeError, match=message):
+        stop_when(criterion)
+
+
+def test_a_data_frame_of_a_history_is_looked_at_by_position():
+    steps = [10, 20, 40, 80, 160, 320, 640]
+    high = [0.1, 0.4, 0.9, 0.9, 0.9, 0.9, 0.9]
+    frame = pandas.DataFrame({"alignment": high, "pc1": high}, index=steps)
+    assert plateau(frame.index, frame["alignment"], frame["pc1"]) == plateau(steps, high, high)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.jit._script import RecursiveScriptModule
+from torch.nn.utils import parametrize
 
 from gnomon.autodiff._run import Model
 from gnomon.errors import ArgumentTypeError, EmptyError, RangeError, UnsupportedModuleError
@@ -16,9 +17,10 @@ WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 def multiplies(layer: nn.Module) -> bool:
     """Whether a layer multiplies its weight with its input and does nothing else but add a bias.
 
-    This excludes subclasses and layers with a forward of their own, which may compute something else.
+    This excludes subclasses and layers with a forward of their own, which may compute something else; torch's own
+    subclass of a layer with a parametrized weight, as `weight_norm` makes it, does not.
     """
-    return type(layer) in WEIGHTED and "forward" not in vars(layer)
+    return parametrize.type_before_parametrizations(layer) in WEIGHTED and "forward" not in vars(layer)
 
 
 def weight_of(layer: nn.Module) -> Float[Tensor, "q *p"]:

@@ -43,7 +43,7 @@ def digits(
     """
     _checks.settings(
         ("train", train, f"whole and from 1 to {_SIZE - 1}", _checks.whole(train, 1) and train < _SIZE),
-        ("dtype", dtype, "of floating point", dtype.is_floating_point),
+        ("dtype", dtype, "of floating point", _checks.is_floating(dtype)),
     )
     x, labels = extra("digits", "sklearn.datasets", "lab").load_digits(return_X_y=True)
     order = torch.randperm(_SIZE, generator=generator, device=generator.device).cpu()

@@ -45,12 +45,12 @@ def xor_clusters(
         >>> x.abs()[0]
         tensor([1.0000, 1.0000, 0.0500, 0.0500, 0.0500])
     """
-    largest = torch.finfo(dtype).max if dtype.is_floating_point else math.inf
+    largest = torch.finfo(dtype).max if _checks.is_floating(dtype) else math.inf
     _checks.settings(
         ("n", n, "at least 1 and whole", _checks.whole(n, 1)),
         ("d", d, "at least 2 and whole", _checks.whole(d, 2)),
         ("noise", noise, f"at least 0 and finite in {dtype}", 0 <= noise <= largest),
-        ("dtype", dtype, "of floating point", dtype.is_floating_point),
+        ("dtype", dtype, "of floating point", _checks.is_floating(dtype)),
     )
     bits = torch.randint(2, (n, d), generator=generator, device=generator.device, dtype=torch.int8).cpu()
     x = (2 * bits - 1).to(dtype)

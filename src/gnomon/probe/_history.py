@@ -110,11 +110,11 @@ class History:
             DataError: if it cannot be written.
         """
         target = Path(path)
-        part = target.with_name(f"{target.name}.part")
         try:
+            part = target.with_name(f"{target.name}.part")
             part.write_bytes(b"".join(line_of(row) + b"\n" for row in self._rows))
             part.replace(target)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # the latter for "" and "."
             raise DataError("path", "a file that can be written", error, "Choose another.") from error
 
     @property
@@ -153,7 +153,10 @@ class History:
         Raises:
             RangeError: if they were not kept.
         """
-        self._require(name, [*dict.fromkeys(name for row in self._rows for name in row.samples)])
+        kept = [*dict.fromkeys(name for row in self._rows for name in row.samples)]
+        if name in self.names and name not in kept:
+            raise RangeError("name", "one whose samples were kept", repr(name), "Make it with History(samples=True).")
+        self._require(name, kept)
         return [row.samples[name] for row in self._rows if name in row.samples]
 
     @within("History")

@@ -72,6 +72,7 @@ def named(quantities: Quantities) -> dict[str, Quantity]:
             f"{quantities!r} alone",
             "Put it into a list.",
         )
+    quantities = list(quantities)
     names = [name_of(quantity) for quantity in quantities]
     if "<lambda>" in names:
         raise RangeError(

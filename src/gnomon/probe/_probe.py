@@ -13,7 +13,7 @@ from gnomon import _checks
 from gnomon._kinds import checked
 from gnomon._warn import warn
 from gnomon.autodiff import RTOL, Places, Positions, at_positions, named_layers
-from gnomon.errors import ConvergenceError, GnomonError, RangeError, public, within
+from gnomon.errors import ConvergenceError, EmptyError, GnomonError, RangeError, public, within
 from gnomon.probe._cost import Cost, Meter
 from gnomon.probe._derived import require_layers, require_one_layer
 from gnomon.probe._dry_run import dry_run, raise_together, ready
@@ -158,7 +158,9 @@ class Probe:
             ("max_overhead", max_overhead, "above 0", max_overhead is None or 0 < max_overhead < math.inf),
         )
         self.model = model = unwrapped(model)
-        self.layers = layers
+        self.layers = layers = layers if layers is None or isinstance(layers, str) else tuple(layers)
+        if layers == ():
+            raise EmptyError("layers", "at least one layer", "none", "Name one, or leave it out.")
         self.head = named_layers(head)
         self.schedule = every(1) if schedule is None else schedule
         self.memory = memory

@@ -152,6 +152,8 @@ def equal(one: Value, other: Value) -> bool:
         return one.dtype == other.dtype and one.device == other.device and same(one, other)
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(equal(value, other[name]) for name, value in one.items())
+    if isinstance(one, tuple | list):
+        return len(one) == len(other) and all(map(equal, one, other))
     if is_dataclass(one):
         return all(equal(getattr(one, part.name), getattr(other, part.name)) for part in fields(one))
     return bool(one == other)

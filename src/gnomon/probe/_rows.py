@@ -44,7 +44,8 @@ def row_of(reading: Reading, *, samples: bool) -> Row:
     kept: dict[str, Tensor] = {}
     for name, value in reading.tensors().items():
         if value.numel() > 1:
-            flat = value.detach().flatten().double().cpu()
+            # A copy: what is read may be the quantity's own, which it goes on to change.
+            flat = value.detach().flatten().to("cpu", torch.float64, copy=samples)
             finite = bool(flat.isfinite().all())
             quartiles = np.quantile(flat.numpy(), [*QUARTILES.values()]) if finite else [math.nan] * len(QUARTILES)
             numbers |= {f"{name}{end}": float(value) for end, value in zip(QUARTILES, quartiles, strict=True)}
@@ -118,14 +119,16 @@ def arms_of(records: Sequence[Mapping[str, Any]]) -> list[str | None]:
 
 
 def records_of(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file that hold a reading; an incomplete last line is left out: it is being written.
+    """The lines of a file that hold a reading; a last line that is incomplete is left out: it is being written.
 
     Empty lines, which processes that write at the same moment may leave, count for nothing.
     """
     try:
-        lines = path.read_bytes().split(b"\n")[:-1]
+        lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise DataError("path", "a file of readings", error, "Name one, such as a run's records.jsonl.") from error
+    if _record(lines[-1]) is None:
+        lines.pop()
     records = [_record(line) for line in lines]
     broken = [number for number, record in enumerate(records, 1) if record is None and lines[number - 1]]
     found = [record for record in records if record is not None]

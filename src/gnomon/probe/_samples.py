@@ -46,7 +46,7 @@ class Samples:
     """
 
     def __init__(self, data: Data, positions: Positions | None = None) -> None:
-        check_clear(data)
+        check_clear(data, positions)
         self._batches = data
         self._position = positions if positions is not None and positions.one else None
         if isinstance(data, TensorDataset) and 1 <= len(data.tensors) <= len(PARTS):
@@ -149,13 +149,14 @@ def split_samples(data: Data | Mapping[str, Data], positions: Positions | None =
     return {name: Samples(part, positions) for name, part in data.items()}
 
 
-def check_clear(data: object) -> None:
+def check_clear(data: object, positions: Positions | None) -> None:
     """Raises RangeError if a list of two tensors may be samples with labels as well as two batches of samples."""
     if not (isinstance(data, list) and len(data) == 2 and all(isinstance(part, Tensor) for part in data)):
         return
     one, other = data
-    # Tokens and the labels at their positions are alike, but integers.
-    if one.is_floating_point() and one.ndim > 1 and (one.dtype, one.shape[1:]) == (other.dtype, other.shape[1:]):
+    # Tokens and the labels at their positions are alike.
+    labels = positions is not None and not one.is_floating_point()
+    if not labels and one.ndim > 1 and (one.dtype, one.shape[1:]) == (other.dtype, other.shape[1:]):
         raise RangeError(
             "data",
             "samples with their labels, or batches",

@@ -45,6 +45,8 @@ def by_split(quantities: QuantitiesBySplit, splits: Sequence[str]) -> dict[str, 
         everywhere = named(quantities)
     else:
         for name, each in quantities.items():
+            if not isinstance(name, str):
+                raise RangeError("quantities", "functions by name", f"{name!r} for a name", "Pass a string.")
             if callable(each):
                 everywhere[name] = each
             elif name in splits and name:

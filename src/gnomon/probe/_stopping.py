@@ -3,10 +3,10 @@
 import difflib
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gnomon.errors import CheckpointError, RangeError, public, within
+from gnomon.errors import ArgumentTypeError, CheckpointError, RangeError, public, within
 from gnomon.probe._reading import Reading
 
 
@@ -71,7 +71,7 @@ class Stop:
             RangeError: if it is the history of other quantities.
         """
         whole = isinstance(state_dict, Mapping) and state_dict.keys() >= {"steps", "histories"}
-        if not whole or not isinstance(state_dict["histories"], Mapping):
+        if not whole or not are_sequences(state_dict["steps"], state_dict["histories"]):
             got = (
                 f"one with {', '.join(map(str, state_dict)) or 'nothing'}"
                 if isinstance(state_dict, Mapping)
@@ -158,7 +158,13 @@ def stop_when(criterion: Callable[..., object], /, *, split: str | None = None, 
         >>> [stop(probe.read(step)) for step in range(4)]
         [False, False, True, True]
     """
-    parameters = inspect.signature(criterion).parameters
+    try:
+        parameters = inspect.signature(criterion).parameters
+    except (TypeError, ValueError) as error:
+        advice = "Pass one, such as gnomon.plateau."
+        raise ArgumentTypeError(
+            "criterion", "a function whose arguments have names", repr(criterion), advice
+        ) from error
     variadic = {name for name, parameter in parameters.items() if parameter.kind is parameter.VAR_KEYWORD}
     for name in keywords:
         if name not in parameters and not variadic:
@@ -177,3 +183,9 @@ def stop_when(criterion: Callable[..., object], /, *, split: str | None = None, 
     }
     names = {name: value for name, value in (asked | keywords).items() if isinstance(value, str)}
     return Stop(criterion, names, {name: value for name, value in keywords.items() if name not in names})
+
+
+def are_sequences(steps: object, histories: object) -> bool:
+    """Whether these are a list, and lists by name."""
+    lists = [steps, *histories.values()] if isinstance(histories, Mapping) else [None]
+    return all(isinstance(values, Sequence) for values in lists)

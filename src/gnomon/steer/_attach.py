@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 from torch import Tensor
 from torch.optim import Optimizer
 
-from gnomon.errors import CheckpointError, RangeError, within
+from gnomon.errors import ArgumentTypeError, CheckpointError, RangeError, within
 
 KEY, METHOD = "gnomon", "method"
 """The key of the method's state in the optimizer's, and in it that of the method's name."""
@@ -88,6 +88,8 @@ def _bind(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str, 
     """
     while isinstance(inner := getattr(optimizer, "optimizer", None), Optimizer):
         optimizer = inner  # Accelerate's has no hooks of its own.
+    if not hasattr(optimizer, "param_groups"):
+        raise ArgumentTypeError("optimizer", "a torch.optim.Optimizer", type(optimizer).__name__, "Pass one.")
     held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
     lacking = [name for name, parameter in parameters if parameter.requires_grad and id(parameter) not in held]
     if lacking:

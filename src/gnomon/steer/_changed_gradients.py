@@ -57,10 +57,13 @@ class ChangedGradients(ABC):
         """Changes the gradients before each step of the optimizer from now on, and is saved in its `state_dict`.
 
         Gradients are then accumulated, unscaled and clipped. With a closure, as for LBFGS, they are changed after each
-        evaluation. `torch.distributed.checkpoint` saves only a part of an optimizer's `state_dict`, and omits this:
-        save the method's own separately, load both, and attach then.
+        evaluation. To resume, attach before the optimizer's `load_state_dict`, which otherwise leaves the method's
+        state out without a word; a copy of the optimizer, or a pickle, has nothing attached.
+        `torch.distributed.checkpoint` saves only a part of an optimizer's `state_dict`, and omits this: save the
+        method's own separately, load both, and attach then.
 
         Raises:
+            TypeError: if it is no optimizer.
             RangeError: if the optimizer lacks one of the parameters, or has a method already. At a step: if it is fused
                 and would unscale the gradients itself.
             CheckpointError: on loading, if the optimizer's state has no method's state in it.

@@ -1,7 +1,7 @@
 """Spectral-norm regularisation: a penalty on the largest singular value of each weight matrix."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -78,8 +78,9 @@ class SpectralNormPenalty:
         return self.coefficient / 2 * torch.stack([self._square(i) for i in range(len(self._weights))]).sum()
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the iteration, one direction per matrix."""
-        return {"directions": [direction.clone() for direction in self._directions]}
+        """The state of the iteration: one direction per matrix, and that from which it starts again after a zero."""
+        kept = {"directions": self._directions, "starts": self._starts}
+        return {name: [direction.clone() for direction in directions] for name, directions in kept.items()}
 
     @public
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -90,13 +91,21 @@ class SpectralNormPenalty:
             ShapeError: if it is not one for these parameters.
         """
         require_entries(state_dict, "SpectralNormPenalty", directions=list | tuple)
-        if not all(isinstance(direction, Tensor) for direction in state_dict["directions"]):
+        state_dict = {"starts": self._starts, **state_dict}  # older versions did not save them
+        require_entries(state_dict, "SpectralNormPenalty", starts=list | tuple)
+        self._directions = self._loaded(state_dict["directions"])
+        self._starts = self._loaded(state_dict["starts"])
+
+    def _loaded(self, directions: Sequence[object]) -> list[Tensor]:
+        """Copies of directions, if there is one for each matrix."""
+        tensors = [direction for direction in directions if isinstance(direction, Tensor)]
+        if len(tensors) < len(directions):
             raise not_the_state("directions that are tensors", "others", "SpectralNormPenalty")
-        found = [tuple(direction.shape) for direction in state_dict["directions"]]
+        found = [tuple(direction.shape) for direction in tensors]
         wanted = [tuple(direction.shape) for direction in self._directions]
         if found != wanted:
             raise ShapeError("state_dict", f"directions {wanted}", found, "Load a state of the same parameters.")
-        self._directions = [direction.clone() for direction in state_dict["directions"]]
+        return [direction.clone() for direction in tensors]
 
     def _square(self, i: int) -> Tensor:
         matrix = self._weights[i].flatten(1)

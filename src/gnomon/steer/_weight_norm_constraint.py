@@ -81,10 +81,13 @@ class WeightNormConstraint:
     def attach(self, optimizer: torch.optim.Optimizer) -> None:
         """Rescales after each step of the optimizer from now on, and is saved in its `state_dict`.
 
-        It does not rescale immediately. `torch.distributed.checkpoint` omits its state, as it does Grokfast's: save it
-        separately, load both, and attach then.
+        It does not rescale immediately. To resume, attach before the optimizer's `load_state_dict`, which otherwise
+        leaves this state out without a word; a copy of the optimizer, or a pickle, has nothing attached.
+        `torch.distributed.checkpoint` omits the state, as it does Grokfast's: save it separately, load both, and attach
+        then.
 
         Raises:
+            TypeError: if it is no optimizer.
             RangeError: if the optimizer lacks one of the parameters, or has a method already.
             CheckpointError: on loading, if the optimizer's state has no method's state in it.
         """
