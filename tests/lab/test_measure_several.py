@@ -440,7 +440,8 @@ def test_a_network_that_diverged_has_no_numbers(ask):
     result, said = found(ask, *NAMES, options=(*ASKED, "--report", "a.html", "--history", "h.jsonl"))
     assert [value is None for value in result["quantities"]["jacobian_norm"]["mean"]] == [False, False, True, False]
     assert {*result["missing"]["10"]} == {"accuracy", "jacobian_norm", "nc1"}
-    assert "jacobian_norm is NaN at step 10: " in said
+    assert "accuracy is NaN at step 10: " in said
+    assert "So are jacobian_norm, nc1: " in said
     assert "No value at step 10: accuracy, jacobian_norm, nc1" in Path("a.html").read_text(encoding="utf-8")
     assert gnomon.History.load("h.jsonl")["nc1"].isnan().tolist() == [False, False, True, False]
 

@@ -196,9 +196,10 @@ class Probe:
         if not (self.is_due(step, since=since) and self._has_room()):
             return None
         reading = self._read(step, tolerant=True)
-        for name in reading.missing.keys() - self._warned:
-            self._warned.add(name)
-            warn(f"Probe: {name} is NaN at step {step}: {reading.missing[name]}", UserWarning)
+        if new := [name for name in reading.missing if name not in self._warned]:
+            self._warned.update(new)
+            also = f" So are {', '.join(new[1:])}: `Reading.missing` says why." if new[1:] else ""
+            warn(f"Probe: {new[0]} is NaN at step {step}: {reading.missing[new[0]]}{also}", UserWarning)
         self.history.append(reading)
         return reading
 
