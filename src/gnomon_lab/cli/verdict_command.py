@@ -59,9 +59,14 @@ def main(arguments: Sequence[str]) -> int:
             got = repr(str(options.picture))
             raise DataError("--picture", f"a name that ends in {' or '.join(PICTURES)}", got, "Rename it.")
         refuse({"picture": options.picture}, options.path)
-    verdicts, error = of_readings(options) if options.data is None else of_checkpoints(options, options.data)
-    for arm, found in once(verdicts).items():
-        first, *others = sentences(found)
+    error: GnomonError | None = None
+    if options.data is None:
+        verdicts = of_readings(options)
+    else:
+        found, error = of_checkpoints(options, options.data)
+        verdicts = {"": found}
+    for arm, verdict in once(verdicts).items():
+        first, *others = sentences(verdict)
         say_below(f"{arm}: {first}" if arm else first, *others)
     if options.picture is not None:
         draw(verdicts, options.picture)
@@ -83,8 +88,8 @@ def require_used(options: Options) -> None:
             raise DataError(f"--{name}", f"none {which} --data", repr(value), "Leave it out.")
 
 
-def of_readings(options: Options) -> "tuple[dict[str, Verdict | str], None]":
-    """The verdict on each arm, or why there is none; and no error."""
+def of_readings(options: Options) -> "dict[str, Verdict | str]":
+    """The verdict on each arm, or why there is none."""
     from gnomon_lab.cli.terminal import Terminal
     from gnomon_lab.measuring import no_verdict, setting_in
     from gnomon_lab.report.worth import worth
@@ -94,7 +99,7 @@ def of_readings(options: Options) -> "tuple[dict[str, Verdict | str], None]":
     if (options.path[0] / "config.json").is_file():
         load_run(options.path[0]).records()  # which raises where they were altered
     if (why := no_verdict(setting_in(path))) is not None:
-        return {"": why}, None
+        return {"": why}
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         found = dict(histories(path, options.arm))
@@ -108,7 +113,7 @@ def of_readings(options: Options) -> "tuple[dict[str, Verdict | str], None]":
     return {
         arm: worth(history, options.split, options.validation if held_out in history.names else Options.validation)
         for arm, history in found.items()
-    }, None
+    }
 
 
 def readings_at(paths: Sequence[Path]) -> Path:
@@ -134,7 +139,7 @@ def readings_at(paths: Sequence[Path]) -> Path:
     return path
 
 
-def of_checkpoints(options: Options, data: str) -> "tuple[dict[str, Verdict | str], GnomonError | None]":
+def of_checkpoints(options: Options, data: str) -> "tuple[Verdict | str, GnomonError | None]":
     """The verdict on a training run by its checkpoints, at what they were trained on; and what is wrong with some.
 
     Raises:
@@ -156,7 +161,7 @@ def of_checkpoints(options: Options, data: str) -> "tuple[dict[str, Verdict | st
     error = measure_several.together(failed, len(kept.rows)) if failed else None
     if error is not None and not kept.rows:
         raise error
-    return {"": worth(from_records(kept.rows))}, error
+    return worth(from_records(kept.rows)), error
 
 
 def histories(path: Path, arm: str | None) -> "Iterator[tuple[str, History]]":

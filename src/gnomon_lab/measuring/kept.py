@@ -23,7 +23,7 @@ BEGINS = b'{"step":'
 class Kept:
     """The readings of checkpoints by step, as `History.load` gives them: a new one replaces those from its step on.
 
-    Replaced readings are still known, by the hash of their checkpoint, and the latest at each step by it.
+    Replaced readings are still known: by the hash of their checkpoint, and the latest one at each step by that.
 
     Args:
         path: the file; None to keep them in memory only.
