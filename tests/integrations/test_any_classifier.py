@@ -351,6 +351,21 @@ def test_a_text_classifier_is_read_in_the_trainer(tmp_path, bf16):
     assert all(entry["nc1"] > 0 for entry in logged)
 
 
+def test_a_padded_language_model_is_compared_where_there_is_text():
+    """At padding its logits do differ: there it sees the padding token's embedding."""
+    settings = {"vocab_size": CLASSES, "n_embd": 8, "n_layer": 1, "n_head": 2, "bos_token_id": 0, "eos_token_id": 0}
+    network = transformers.GPT2LMHeadModel(transformers.GPT2Config(**settings)).double().eval()
+    ids = torch.randint(0, CLASSES, (2, 6), generator=torch.Generator().manual_seed(0))
+    for mask in ([1, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 1]):
+        given = {"input_ids": ids, "attention_mask": torch.tensor([[1] * 6, mask])}
+        there = given["attention_mask"].bool()
+        x = embeddings(network, **given)
+        with torch.no_grad():
+            torch.testing.assert_close(TextLogits(network)(x)[there], network(**given).logits[there])
+    with pytest.raises(DataError, match=r"expected logits that follow from embeddings and padding"):
+        embeddings(network, **given, token_type_ids=torch.ones_like(ids))
+
+
 @pytest.mark.parametrize("places", ["all", "last"])
 def test_a_language_model_is_read_at_its_positions(places):
     settings = {"vocab_size": CLASSES, "n_embd": 8, "n_layer": 2, "n_head": 2, "bos_token_id": 0, "eos_token_id": 0}

@@ -46,6 +46,27 @@ def heights(line):
     return np.asarray(line.get_ydata(), float)
 
 
+def test_a_whole_without_a_value_at_one_step_is_a_gap_in_its_parts():
+    """Where the network is NaN, `mse_decomposition` is one NaN under its own name."""
+    features, labels = torch.tensor([[0.0], [2.0], [10.0], [13.0]]), torch.tensor([0, 0, 1, 1])
+    moments = gnomon.class_moments(features, labels, 2)
+    parts = gnomon.mse_decomposition(torch.zeros(2, 1), torch.zeros(2), moments)
+    history, readings = History(), []
+    for step in range(1, 5):
+        value, missing = (torch.tensor(math.nan), {"mse_decomposition": "diverged"}) if step == 3 else (parts, {})
+        readings.append(Reading(step, {"mse_decomposition": value, "nc1": torch.tensor(1.0)}, {}, missing))
+        history.append(readings[-1])
+    assert "mse_decomposition" not in history.quantities
+    assert history.steps_of("mse_decomposition.total") == [1, 2, 3, 4]
+    _, axes = history.plot("mse_decomposition")
+    assert [panel.get_title(loc="left") for panel in axes][-1] == "mse decomposition.total"
+    expected = [parts.total, parts.total, math.nan, parts.total]
+    for drawn in (axes[-1], plot.history(readings, "mse_decomposition.total")[1]):
+        np.testing.assert_allclose(heights(drawn.get_lines()[0]), expected, rtol=1e-6)
+    with pytest.raises(RangeError, match=r"quantity\): expected one of .*, got 'nc1\.T'"):
+        plot.history(readings, "nc1.T")
+
+
 def test_a_history_draws_a_panel_for_each_quantity_with_splits_as_lines():
     history = filled()
     figure, axes = history.plot()

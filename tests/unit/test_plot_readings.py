@@ -113,6 +113,32 @@ def test_values_that_fall_are_a_spectrum_and_others_of_unknown_kind_a_histogram(
     assert len(axes[2].collections) == 1
 
 
+def test_means_on_a_logarithmic_axis_are_those_of_all_samples():
+    """Those that are zero too, which the axis cannot show."""
+    values = torch.tensor([[4.0, 2.0, 0.0], [2.0, 1.0, 0.0], [2.0, 1.0, 0.0], [4.0, 2.0, 1.0]])
+    _, axes = reading(singular_values=values).plot()
+    assert axes.get_yscale() == "log"
+    np.testing.assert_allclose(axes.get_lines()[0].get_ydata(), [3, 1.5, 0.25])
+
+
+def test_values_that_are_all_zero_are_one_bar():
+    _, axes = plot.reading(reading(accuracy=[0.0] * 20), "accuracy", ax=ax())
+    assert max(patch.get_data().values.max() for patch in axes.patches) == 20
+    assert axes.patches[0].get_data().edges[0] == -0.5
+
+
+def test_chains_are_no_classes_and_every_number_of_a_reading_can_be_drawn():
+    model, x, labels = torch.nn.Linear(3, 2), torch.randn(8, 3), torch.arange(8) % 2
+    quantity = partial(gnomon.local_learning_coefficient, chains=2, draws=4, burn_in=2)
+    read = gnomon.Probe(model, (x, labels), {"local_learning_coefficient": quantity}).read()
+    _, axes = read.plot()
+    assert axes[1].get_title(loc="left").split()[-1] == "chain"
+    assert axes[1].get_xlabel() == "chain"
+    name = "local_learning_coefficient.estimate.error"
+    _, axes = plot.history([read], name)
+    np.testing.assert_allclose(axes.get_lines()[0].get_ydata(), [read.scalars()[name]], rtol=1e-5)
+
+
 def test_each_of_many_classes_is_a_dot():
     _, axes = plot.quantities({"of_class": torch.rand(100)}, axes_of={"of_class": ("k",)}, ax=ax())
     (line,) = axes.get_lines()

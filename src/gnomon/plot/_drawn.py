@@ -18,6 +18,10 @@ class Read(Protocol):
     def values(self) -> Mapping[str, Any]:
         """A tensor, an estimate or a dataclass of tensors, by name."""
 
+    @property
+    def missing(self) -> Mapping[str, str]:
+        """Why a quantity has no value, by name."""
+
     def scalars(self) -> dict[str, float]:
         """The same as plain numbers."""
 

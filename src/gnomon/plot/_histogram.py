@@ -23,7 +23,7 @@ def histogram(
     """
     together = np.concatenate(list(groups.values()))
     low, high = together.min(), together.max()
-    if high - low < 1e-12 * max(abs(low), abs(high)):
+    if high - low <= 1e-12 * max(abs(low), abs(high)):
         low, high, bins = low - 0.5, high + 0.5, bins | 1  # all in the middle one
     log = log and 0 < 10 * low < high
     edges = np.geomspace(low, high, bins + 1) if log else np.linspace(low, high, bins + 1)

@@ -10,14 +10,16 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from gnomon.plot import _legend, style
-from gnomon.plot._curves import dots
+from gnomon.plot._curves import Curve, dots
 from gnomon.plot._histogram import histogram
 from gnomon.plot._images import images
 from gnomon.plot._kernel import in_colours
 from gnomon.plot._values import Numbers, numbers
 
-PLACES = {"k": "class", "l": "layer", "hidden": "hidden layer"}
+PLACES = {"k": "class", "l": "layer", "hidden": "hidden layer", "chains": "chain"}
 """What an axis of this name counts."""
+LOOSE = ("k", "chains")
+"""Axes whose places have no order, so that no line joins them."""
 IMAGES = 8
 
 
@@ -133,19 +135,21 @@ def lines(axes: Axes, panel: Panel) -> None:
     most = 1
     for place, (name, value) in enumerate(panel.held.items()):
         rows = numbers(value.reshape(-1, value.shape[-1]))
-        rows = np.where(np.isfinite(rows) & ((rows > 0) | (not log)), rows, np.nan)
-        if not np.isfinite(rows).any():
-            continue
+        rows = np.where(np.isfinite(rows), rows, np.nan)
         where = np.arange(start, start + rows.shape[1])
         with_some = np.isfinite(rows).any(0)
         low, means, high = np.full((3, rows.shape[1]), np.nan)
         low[with_some], high[with_some] = np.nanquantile(rows[:, with_some], [0.25, 0.75], axis=0)
         means[with_some] = np.nanmean(rows[:, with_some], axis=0)
-        if len(rows) > 1:
-            axes.fill_between(where, low, high, color=style.colour(place), alpha=0.16, linewidth=0)
-        look = style.line(place) | ({"linestyle": ""} if axis == "k" else {})
-        marks = {"marker": "o"} if axis == "k" or len(where) <= 12 else dots(means)
-        axes.plot(where, means, **look, **marks, markersize=5, label=_legend.label(name))
+        own = Curve(where, means, (low, high) if len(rows) > 1 else None)
+        own = own.above_zero() if log else own
+        if not np.isfinite(own.means).any():
+            continue
+        if own.band is not None:
+            axes.fill_between(where, *own.band, color=style.colour(place), alpha=0.16, linewidth=0)
+        look = style.line(place) | ({"linestyle": ""} if axis in LOOSE else {})
+        marks = {"marker": "o"} if axis in LOOSE or len(where) <= 12 else dots(own.means)
+        axes.plot(where, own.means, **look, **marks, markersize=5, label=_legend.label(name))
         most = max(most, len(where))
     style.values(axes, 5, log=log)
     axes.xaxis.set_major_locator(MaxNLocator(min(8, most), steps=style.ROUND, integer=True))

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from dataclasses import fields, is_dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -40,16 +41,25 @@ def by_name(things: T | Mapping[str, T]) -> Mapping[str, T]:
 
 def value_of(reading: Read, quantity: str) -> Numbers:
     """All numbers of a quantity, or of one part of it, such as `mse_decomposition.total`, in one row."""
-    value = reading.values.get(quantity)
-    if value is None:
-        name, _, part = quantity.rpartition(".")
-        value = getattr(reading.values.get(name), part, None)
+    value = _found(reading.values, quantity)
+    if value is None and any(quantity.startswith(f"{name}.") for name in reading.missing):
+        return np.array([math.nan])
     if isinstance(value, Estimate):
         value = value.value
     if not isinstance(value, Tensor):
         there = ", ".join(name for name in reading.scalars() if not name.endswith((".min", ".max")))
         raise RangeError("quantity", f"one of {there}", repr(quantity), "Ask the probe for it.")
     return numbers(value).reshape(-1)
+
+
+def _found(values: Mapping[str, Any], name: str) -> object:
+    """The value of this name, or the part of a dataclass among them; None if there is none."""
+    if name in values:
+        return values[name]
+    owner, _, part = name.rpartition(".")
+    whole = _found(values, owner) if owner else None
+    parts = [field.name for field in fields(whole)] if is_dataclass(whole) else []
+    return getattr(whole, part) if part in parts else None
 
 
 def in_order(readings: Sequence[Read], run: str) -> Sequence[Read]:

@@ -14,7 +14,7 @@ from gnomon._lines import append_line, not_written
 from gnomon.errors import DataError, RangeError, public, within
 from gnomon.history import Verdict, corpus, verdict
 from gnomon.probe._about import About
-from gnomon.probe._names import about_in, chosen, logarithmic, quantities
+from gnomon.probe._names import about_in, chosen, logarithmic, owners, quantities
 from gnomon.probe._reading import Reading
 from gnomon.probe._rows import Row, line_of, row_in, row_of, rows_of, rows_to_continue, together
 
@@ -144,7 +144,8 @@ class History:
     def steps_of(self, name: str) -> list[int]:
         """The steps at which a number of this name was read, be it NaN."""
         self._require(name, self.names)
-        return [row.step for row in self._rows if name in row.numbers]
+        either = {name, *owners(name)}  # what has no value has no parts
+        return [row.step for row in self._rows if not either.isdisjoint(row.numbers)]
 
     @within("History")
     def samples(self, name: str) -> list[Float[Tensor, "n"]]:

@@ -10,9 +10,21 @@ SPREAD = (".min", ".max", ".q25", ".q75", ".error")
 
 
 def quantities(names: Iterable[str]) -> list[str]:
-    """The names without those of numbers that describe spread."""
+    """The names without those of numbers that describe spread, and of wholes that, where they had a value, had parts.
+
+    A dataclass that has no value at one step is one NaN there, under its own name.
+    """
     there = dict.fromkeys(names)
-    return [name for name in there if not (name.endswith(SPREAD) and name.rpartition(".")[0] in there)]
+    found = [name for name in there if not (name.endswith(SPREAD) and name.rpartition(".")[0] in there)]
+    wholes = {owner for name in found for owner in owners(name)}
+    return [name for name in found if name not in wholes]
+
+
+def owners(name: str) -> list[str]:
+    """The names of what this may be a part of: a.b/x.y.z is one of a.b/x.y and of a.b/x."""
+    place, slash, own = name.rpartition("/")
+    parts = own.split(".")
+    return [place + slash + ".".join(parts[:end]) for end in range(len(parts) - 1, 0, -1)]
 
 
 def chosen(names: Sequence[str], there: Sequence[str]) -> list[str]:

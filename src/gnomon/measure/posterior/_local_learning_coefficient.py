@@ -37,8 +37,8 @@ class LocalLearningCoefficient:
     """
 
     estimate: Estimate
-    by_chain: Float[Tensor, "k"]
-    losses: Float[Tensor, "k s"]
+    by_chain: Float[Tensor, "chains"]
+    losses: Float[Tensor, "chains s"]
     start: Float[Tensor, ""]
     diverged: Float[Tensor, ""]
     below: Float[Tensor, ""]
