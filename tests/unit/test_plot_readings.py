@@ -130,7 +130,7 @@ def test_values_that_are_all_zero_are_one_bar():
 def test_chains_are_no_classes_and_every_number_of_a_reading_can_be_drawn():
     model, x, labels = torch.nn.Linear(3, 2), torch.randn(8, 3), torch.arange(8) % 2
     quantity = partial(gnomon.local_learning_coefficient, chains=2, draws=4, burn_in=2)
-    read = gnomon.Probe(model, (x, labels), {"local_learning_coefficient": quantity}).read()
+    read = gnomon.Probe(model, (x, labels), {"local_learning_coefficient": quantity}).read(1)
     _, axes = read.plot()
     assert axes[1].get_title(loc="left").split()[-1] == "chain"
     assert axes[1].get_xlabel() == "chain"
