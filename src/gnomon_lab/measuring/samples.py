@@ -73,10 +73,10 @@ def load_data(
     """The first samples of a data set, in its own order.
 
     Args:
-        name: `digits` (500 for training and 1,297 others, standardised, as in grok-digits); an `.npz` file with arrays
-            x, which may hold integers such as tokens, and labels (or y); a `.parquet` file with a column of images and
-            one of labels, or with columns of numbers; or what `gnomon.data.load_images` finds: a folder, a name, a hub
-            id.
+        name: `digits` (500 for training and 1,297 others, split as in grok-digits, each pixel standardised); an `.npz`
+            file with arrays x, which may hold integers such as tokens, and labels (or y); a `.parquet` file with a
+            column of images and one of labels, or with columns of numbers; or what `gnomon.data.load_images` finds: a
+            folder, a name, a hub id.
         split: the split, for a data set with splits; default: `train`.
         samples: how many; default: 1,024, or all if there are fewer.
         seed: the seed of the digits' split.
@@ -118,7 +118,7 @@ def count(samples: int | None, rows: int, where: str) -> int:
 
 
 def of_digits(split: str, samples: int | None, seed: int) -> Data:
-    """The digits of grok-digits."""
+    """The digits, split as in grok-digits, each pixel standardised."""
     if not SEEDS[0] <= seed <= SEEDS[1]:
         raise RangeError("--seed", f"{SEEDS[0]} to {SEEDS[1]}", seed, "Take a smaller one.")
     train, test = standardise(*digits(DIGITS_TRAIN, generator=torch.Generator().manual_seed(seed)))

@@ -34,7 +34,7 @@ def explained_variance_ratio(
         Generalising: On digits it stays at 0.29 in a network that memorised and rises to 0.67 in one that generalises,
             with a setback when another direction becomes the first.
         Misleads: The strong direction can be one left over from initialisation (grok-digits). With the squared
-            error weight decay alone takes it to 0.99 (rank).
+            error weight decay alone takes it to 1.000 on MNIST, in 100,000 passes (rank).
 
     $\mathrm{PC1} = \sigma_1^2 / \sum_i \sigma_i^2$, without centring the rows.
 

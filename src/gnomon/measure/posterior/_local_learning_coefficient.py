@@ -67,8 +67,8 @@ def local_learning_coefficient(
     r"""How many directions the loss has around the parameters, counted by how far it rises where noise carries them.
 
     Reading:
-        Low, high: Low: much can change while the loss hardly does. At most p/2, half the parameters, in a regular
-            model.
+        Low, high: Low: much can change while the loss hardly does. p/2, half the parameters, in a regular model;
+            less in a singular one.
         Generalising: On digits after 1,000 steps 1.1 in a perceptron that recognises 95 % of the unseen ones, and 38 in
             one that memorised shuffled labels; from an initialisation four times as large 8.7 (91 %) and 78.
         Misleads: Negative where the start is not a minimum, as early in training. Its size depends on `n_beta` and

@@ -19,8 +19,8 @@ def truncation_map(
         Low, high: For the distance by which samples are moved: 0 where the layer lets all pass; large where it cuts.
         Generalising: In the plane 0.57 of the samples' length where two clusters are apart (100 % accuracy on unseen
             points), 0.05 where they overlap (70 %).
-        Misleads: As a sign of collapse in ordinary training: there separated clusters lose 17 to 21 % of their
-            truncation (truncation-practice).
+        Misleads: As a sign of collapse in ordinary training: there the share of truncated coordinates of separated
+            clusters falls by 17 to 21 points (truncation-practice).
 
     $\tau^{(\ell)}(x) = (a^{(\ell)})^{-1}(\sigma(a^{(\ell)}(x)))
     = (W^{(\ell)})^+\sigma(W^{(\ell)}(x + \beta^{(\ell)})) - \beta^{(\ell)}$

@@ -207,7 +207,7 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
 def rises(seeds: Sequence[Sequence[Record]], rung: str, name: str) -> Claim:
     """More coordinates are truncated in the end than at the start."""
     gained = [share(of(records, name, rung)[-1]) - share(of(records, name, rung)[0]) for records in seeds]
-    message = f"{rung}, {name}: clusters are progressively truncated: gain of truncated coordinates"
+    message = f"{rung}, {name}: clusters are progressively truncated: gain in the share of all coordinates"
     return Claim(message, SOURCE + "abstract and section 1", "above 0", over_seeds(gained, "+.1%"), min(gained) > 0)
 
 
