@@ -150,11 +150,10 @@ def test_brier_score_and_calibration_error_are_the_plainest(judged):
     predicted = np.random.default_rng(1).random(len(data.known))
     rows = data.known & data.fitted
     np.testing.assert_allclose(scored.brier(predicted)[0], brier_score_loss(data.rises[rows], predicted[rows]))
-    order = np.argsort(predicted[rows])
-    parts = np.array_split(order, 10) if len(order) % 10 == 0 else None
-    if parts is not None:
-        off = [abs((predicted[rows][part] - data.rises[rows][part]).mean()) for part in parts]
-        np.testing.assert_allclose(scored.calibration(predicted)[0], np.mean(off))
+    off = (predicted[rows] - data.rises[rows])[np.argsort(predicted[rows])]
+    tenths = np.split(off, [-(-place * len(off) // 10) for place in range(1, 10)])
+    assert {len(tenth) for tenth in tenths} == {41, 42}
+    np.testing.assert_allclose(scored.calibration(predicted)[0], sum(abs(tenth.sum()) for tenth in tenths) / len(off))
     value, drawn = scored.auroc(data.rises.astype(float))
     assert value == 1
     np.testing.assert_array_equal(drawn, 1)

@@ -54,8 +54,8 @@ def test_sizes_of_images(widths, sizes):
     model = cnn(widths, generator=seeded(0))
     for size in range(sizes[0], sizes[1] + 1):
         assert model(torch.ones(1, widths[0], size, size)).shape == (1, widths[-1])
-    for size in (sizes[0] - 1, sizes[1] + 1):
-        with pytest.raises(RuntimeError):
+    for size, message in ((sizes[0] - 1, "Output size is too small"), (sizes[1] + 1, "shapes cannot be multiplied")):
+        with pytest.raises(RuntimeError, match=message):
             model(torch.ones(1, widths[0], size, size))
 
 

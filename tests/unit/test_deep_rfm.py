@@ -203,7 +203,7 @@ def test_after_a_stopped_fit_an_earlier_one_does_not_predict():
 
     with pytest.raises(KeyboardInterrupt):
         model.fit(3 * X + 5, y + 7, callback=stop)
-    with pytest.raises(NotFittedError):
+    with pytest.raises(NotFittedError, match=r"^This DeepRFM instance is not fitted yet"):
         model.predict(X)
 
 
@@ -260,7 +260,7 @@ def test_bad_input_is_named():
     with pytest.raises(EmptyError, match=r"DeepRFM.state_dict: expected a model that is being fitted"):
         DeepRFM().state_dict()
     for use in (DeepRFM().predict, DeepRFM().transform, lambda X: list(DeepRFM().stages(X))):
-        with pytest.raises(NotFittedError):
+        with pytest.raises(NotFittedError, match=r"^This DeepRFM instance is not fitted yet"):
             use(X)
 
 

@@ -46,6 +46,22 @@ def test_seconds_are_within_a_factor_of_three(network, monkeypatch):
     assert found.by_products == (network is many_outputs)
 
 
+def test_seconds_that_grow_on_a_line_are_exact(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+
+    def slow(logits):
+        now[0] += 0.5 + 0.01 * len(logits)
+        return logits
+
+    model, x = few_outputs()
+    probe = Probe(model, x, {"slow": slow})
+    expected, start = probe.expected_cost().seconds, now[0]
+    probe.read()
+    assert now[0] - start == pytest.approx(0.5 + 0.01 * len(x))
+    assert expected == pytest.approx(now[0] - start)
+
+
 PEAK = """
 from gnomon.models import mlp
 quantities = [gnomon.jacobian_norm, gnomon.row_alignment]

@@ -149,7 +149,7 @@ def test_it_stays_a_frozen_setting_that_can_be_compared_and_copied():
     assert "calls" not in repr(seldom)
     for copied in (copy.deepcopy(seldom), pickle.loads(pickle.dumps(seldom))):
         assert copied.state_dict() == {"calls": 1}
-    with pytest.raises(AttributeError):
+    with pytest.raises(AttributeError, match=r"^cannot assign to field 'every'$"):
         seldom.every = 2
 
 

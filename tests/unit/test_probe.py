@@ -105,7 +105,7 @@ def test_cost_is_said_for_each():
     model, x = zoo("mlp")
     seconds = Probe(model, data(x), [accuracy, explained_variance_ratio]).read().seconds
     assert seconds.keys() == {"logits", "jacobian", "accuracy", "explained_variance_ratio"}
-    assert all(0 < took < 10 for took in seconds.values())
+    assert min(seconds.values()) > 0
 
 
 class Clock:
