@@ -6,12 +6,13 @@ import pytest
 import torch
 
 from gnomon.data import Samples
+from gnomon.errors import ConvergenceError
 from gnomon_lab.papers.own.corpus.drawn import Dice, draw
 from gnomon_lab.papers.own.corpus.families import FAMILIES
 from gnomon_lab.papers.own.corpus.outcome import outcome
 from gnomon_lab.papers.own.corpus.page import claims, figures, summary, table
 from gnomon_lab.papers.own.corpus.quantities import read_at
-from gnomon_lab.papers.own.corpus.run import Config, run, shuffled, split
+from gnomon_lab.papers.own.corpus.run import Config, run, shuffled, split, train_arm
 from gnomon_lab.papers.own.corpus.spread import decides
 from gnomon_lab.runs import Run
 from tests.lab.resuming import resumed
@@ -138,6 +139,11 @@ def test_smallest_variant_resumes_exactly(tmp_path):
     assert all(record["some/centroid_alignment"] is not None for record in records)
 
 
+def diverging(*arguments, **settings):
+    raise ConvergenceError("objective", "a finite objective", "nan")
+    yield
+
+
 def test_a_network_that_diverges_is_kept_and_marked(tmp_path, monkeypatch):
     def wild(drawn, model):
         return torch.optim.SGD(model.parameters(), 1e30)
@@ -148,3 +154,10 @@ def test_a_network_that_diverges_is_kept_and_marked(tmp_path, monkeypatch):
     run(Config(families=("parity", "xor"), doublings=4), Run(folder, 0))
     last = {record["arm"]: record for record in Run(folder, 0).records()}
     assert all("expected a finite objective" in record["diverged"] for record in last.values())
+    # Resumed behind its last reading, as here where training yields none, it has the step of that all the same.
+    monkeypatch.setattr("gnomon_lab.papers.own.corpus.run.fit", diverging)
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "records", lambda self: [{"arm": "parity", "step": 8}])
+        patch.setattr(Run, "record", lambda self, step, **values: last.update(again=step))
+        train_arm(Config(), Run(folder, 0), "parity")
+    assert last["again"] == 8

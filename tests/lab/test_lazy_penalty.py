@@ -77,6 +77,12 @@ def test_ratios_are_of_steps_and_seconds_to_the_goal():
     assert [panel.points[0].y for panel in scatter.panels] == [(1.0,), (4.5,)], "medians over seeds"
 
 
+def test_a_seed_that_never_arrives_counts_in_the_figures_median():
+    lost = [record | ({"arrived": None} if record["arm"] == FAST else {}) for record in made_up()]
+    (scatter,) = figures_over_seeds([lost, lost, made_up()])
+    assert len(scatter.panels) == 1, "with two seeds of three FAST never arrives"
+
+
 def test_the_best_setting_arrives_with_every_seed():
     seeds = [made_up(seconds=1.0), made_up(seconds=1.5), made_up(seconds=100.0)]
     arm, gained = best(seeds)

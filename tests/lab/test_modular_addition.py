@@ -53,10 +53,10 @@ def test_claims_are_those_of_the_figures():
     assert [claim.holds for claim in held] == [True] * 5
     assert [claim.measured for claim in held] == [
         "2 of 2 seeds",
-        "0.10 to 0.10 over 2 seeds",
+        "0.10 to 0.10 over 2 seeds; median 0.10",
         "+0.20 to +0.20 over 2 seeds; with weight decay +0.50 to +0.50 over 2 seeds",
         "+0.20 to +0.20 over 2 seeds; with weight decay +0.50 to +0.50 over 2 seeds",
-        "10.00 to 10.00 over 2 seeds",
+        "10.00 to 10.00 over 2 seeds; median 10.00",
     ]
     swapped = dict(zip(GROKKED, (1000, 100, 100, 1000), strict=True))
     failed = claims([made_up(swapped, risen=0.3)])
@@ -69,6 +69,8 @@ def test_a_network_that_never_groks():
     assert [claim.holds for claim in claims([never])][1:] == [False, True, True, False]
     assert claims([never])[1].measured == "weight decay never groks in 1 of 1"
     assert claims([never, made_up()])[-1].measured == "10.00; GrokAlign never groks in 1 of 2"
+    alone = made_up(GROKKED | {("fixed", "weight decay"): None})
+    assert not claims([alone, never, never])[-1].holds, "one seed's infinite acceleration is no mean of three"
     only = [record for record in made_up() if record["arm"].startswith("fixed")]
     assert len(claims([only])) == 1
 

@@ -77,6 +77,8 @@ def test_epochs_count_at_which_both_have_no_training_error():
         record["train/nc1"] = 0.3
     # Of the epochs 4 to 9 the last two are left.
     assert claims([records])[0].measured == "33%"
+    records[9]["train/accuracy"] = 0.99  # with errors again, at the last epoch
+    assert claims([records])[0].measured == "20%"
 
 
 def test_settings_are_the_paper_s():

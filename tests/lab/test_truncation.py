@@ -121,6 +121,7 @@ def test_without_a_bound_or_a_gradient_there_is_no_claim():
     found = claims([made_up("2 collapse", 0, sharp=[NONE] * 2)])
     assert failing(found) == [8, 10, 12, 13]
     assert found[10].measured == "-1; they hold in 0 of 2 clusters"
+    assert failing(claims([made_up("2 rest", 0, collapse=[None] * 2)])) == [8, 9]
     blind = made_up()
     for record in blind:
         record |= {"gradient_error": None, "slopes": None}

@@ -22,17 +22,18 @@ def scan(task, ratio, seeds=2):
     """A task whose best coefficient is a hundredth of a ratio that it shows; a factor away from it costs a factor."""
     away = np.abs(np.log(np.array(COEFFICIENTS) / (0.01 * ratio)))
     units = {RULES[0]: np.ones(seeds), RULES[1]: np.full(seeds, ratio), RULES[2]: np.ones(seeds)}
-    return which_lambda.Scan(task, "tuned", np.tile(np.exp(away), (seeds, 1)), np.full(seeds, 50.0), units)
+    cost = np.tile(np.exp(away), (seeds, 1))
+    return which_lambda.Scan(task, "tuned", cost, np.full(cost.shape, True), np.full(seeds, 50.0), seeds, units)
 
 
 def test_a_rule_that_is_right_costs_nothing_on_tasks_left_out():
     found = [scan(task, ratio) for task, ratio in RATIOS.items()]
     judged = which_lambda.left_out(found, RULES[1])
-    for task, (constant, cost) in zip(RATIOS, judged.values(), strict=True):
+    for task, (constant, cost, _) in zip(RATIOS, judged.values(), strict=True):
         assert cost == pytest.approx(1.0), task
         assert constant == pytest.approx(0.01, rel=0.34), "the middle of those that choose the best coefficients"
     wrong = which_lambda.left_out(found, RULES[0])
-    assert max(cost for _, cost in wrong.values()) > 9, "a constant is a factor of ten off where ratios differ so"
+    assert max(cost for _, cost, _ in wrong.values()) > 9, "a constant is a factor of ten off where ratios differ so"
     assert which_lambda.median_cost(found, RULES[1]) == pytest.approx(1.0)
 
 
@@ -40,16 +41,15 @@ def test_a_task_that_was_trained_both_ways_is_left_out_whole():
     found = [scan("digits", 10.0), dataclasses.replace(scan("digits", 10.0), way="untuned"), scan("parity", 0.1)]
     judged = which_lambda.left_out(found, RULES[0])
     assert list(judged) == [("digits", "tuned"), ("digits", "untuned"), ("parity", "tuned")]
-    constants = [constant for constant, _ in judged.values()]
+    constants = [constant for constant, _, _ in judged.values()]
     assert constants == pytest.approx([1e-3, 1e-3, 1e-1], rel=0.34)
-    assert [cost for _, cost in judged.values()] == pytest.approx([100.0] * 3)
+    assert [cost for _, cost, _ in judged.values()] == pytest.approx([100.0] * 3)
 
 
 def test_costs_are_weighed_by_their_logarithms_over_networks(monkeypatch):
     monkeypatch.setattr(which_lambda, "COEFFICIENTS", (0.1, 1.0))
-    uneven = which_lambda.Scan(
-        "digits", "tuned", np.array([[1.0, 2.0], [100.0, 60.0]]), np.ones(2), {RULES[0]: np.ones(2)}
-    )
+    cost = np.array([[1.0, 2.0], [100.0, 60.0]])
+    uneven = which_lambda.Scan("digits", "tuned", cost, np.full((2, 2), True), np.ones(2), 2, {RULES[0]: np.ones(2)})
     assert which_lambda.best(uneven) == 0, "by the mean, or by the worse one, it would be the other"
     assert which_lambda.dearer(uneven, RULES[0], 1.0) == pytest.approx((2 / 1 * 60 / 100) ** 0.5)
 
@@ -93,10 +93,23 @@ def test_the_table_has_the_best_coefficient_and_what_rules_cost(records):
 def test_a_rule_will_do_by_its_median(records):
     said = [(claim.measured, claim.holds) for claim in which_lambda.claims([records])]
     assert said == [
-        ("1.00 x, at worst 10.00 x", True),
-        ("1.00 x, at worst 1.00 x", True),
-        ("3.16 x, at worst 10.00 x", False),
+        ("1.00 x, at worst 10.00 x; fewer networks arrive on 0 of 5 tasks", True),
+        ("1.00 x, at worst 1.00 x; fewer networks arrive on 0 of 5 tasks", True),
+        ("3.16 x, at worst 10.00 x; fewer networks arrive on 0 of 5 tasks", False),
     ]
+
+
+def test_a_rule_with_which_networks_do_not_arrive_will_not_do(records):
+    """They count with the steps that were waited for, which may be hardly more than the best λ takes."""
+    for record in records:
+        if record["task"] == "digits" and record["coefficient"] == 0.01:
+            record |= {"most": record["steps"], "steps": None}
+    (first, *_), (row, *_) = which_lambda.claims([records]), which_lambda.table(records)[1][3:]
+    assert (first.measured, first.holds) == (
+        "1.00 x, at worst 10.00 x; fewer networks arrive on 1 of 5 tasks",
+        False,
+    )
+    assert row[:4] == ("digits, tuned", "1", "10.00 x", "10.00 x, 0 of 2 arrive")
 
 
 def test_the_picture_has_times_the_steps_without_the_penalty(records):

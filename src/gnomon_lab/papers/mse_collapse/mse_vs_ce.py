@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers._shared import UNSEEN
+from gnomon_lab.papers._shared import SEEN, UNSEEN
 from gnomon_lab.papers.mse_collapse import mse_collapse
 from gnomon_lab.papers.mse_collapse._page import NC1, checked, chosen_arms, panels, starts, terminal
 from gnomon_lab.papers.mse_collapse._shared import GRID, HARDWARE, Config, train_all
@@ -100,7 +100,9 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     runs = [(records, arms) for records in seeds for arms in pairs(records).values()]
     lower: list[float | None] = []
     for records, arms in runs:
-        mse, entropy = ({r["epoch"]: r[NC1] for r in terminal(records, arm)} for arm in arms.values())
+        mse, entropy = (
+            {r["epoch"]: r[NC1] for r in records if r["arm"] == arm and r[SEEN] == 1} for arm in arms.values()
+        )
         both = mse.keys() & entropy.keys()
         lower.append(sum(mse[epoch] < entropy[epoch] for epoch in both) / len(both) if both else None)
 
@@ -113,7 +115,7 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
         last(records, arm)["test/nc1"] / last(records, arm)[NC1] for records, arms in runs for arm in arms.values()
     ]
     return [
-        checked("NC1 is lower under the squared error at most epochs at which both have no training error",
+        checked("NC1 is lower under the squared error at most epochs read at which both have no training error",
                 "figure 10", "median above 50%", lower, ".0%", lambda values: statistics.median(values) > 0.5),
         checked("NC1 ends lower under the squared error than under cross-entropy",
                 "figure 10", "median below 1 times", ends(NC1), ".3g", lambda values: statistics.median(values) < 1),

@@ -94,10 +94,13 @@ def line(name: str, arm: Arm, colour: int, value: Callable[[Record], float]) -> 
 def curves(every: Mapping[str, Arm]) -> Curves:
     """Loss, truncated share, what β and R do, and the errors of the right-hand sides."""
 
-    def panel(title: str, unit: str, value: Callable[[Arm, Record], float], log_y: bool = False) -> Panel:
-        pairs = enumerate(every.items())
-        lines = (line(name, arm, k, partial(value, arm)) for k, (name, arm) in pairs)
+    def panel(
+        title: str, unit: str, value: Callable[[Arm, Record], float], of: Mapping[str, Arm] = every, log_y: bool = False
+    ) -> Panel:
+        lines = (line(name, arm, k, partial(value, arm)) for k, (name, arm) in enumerate(of.items()))
         return Panel(title, unit, tuple(lines), log_y=log_y)
+
+    compared = {name: [r for r in arm if r["gradient_error"] is not None] for name, arm in every.items()}
 
     return Curves(
         "general-flow",
@@ -111,7 +114,7 @@ def curves(every: Mapping[str, Arm]) -> Curves:
             panel("Truncated coordinates", "share", lambda _, r: share(r)),
             panel("What R has lowered the loss by", "share of the first",
                   lambda arm, r: r["decrease"][1] / arm[0]["loss"]),
-            panel("Right sides: relative error", "", lambda _, r: max(r["gradient_error"] or 0, NONE), True),
+            panel("Right sides: relative error", "", lambda _, r: max(r["gradient_error"], NONE), compared, True),
         ),
         log_x=False,
     )  # fmt: skip

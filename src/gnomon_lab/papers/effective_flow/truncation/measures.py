@@ -94,8 +94,8 @@ def over_decay(arm: Arm) -> float:
 
 
 def after(arm: Arm, what: Callable[[Record, Record, int], float]) -> float:
-    """The largest value of a measure over the readings from a cluster's collapse on, given the first of them."""
-    found = [0.0]
+    """The largest value of a measure over the readings from a cluster's collapse on, given the first; -1 if none is."""
+    found = [-1.0]
     for k, time in enumerate(arm[0]["collapse"]):
         later = [record for record in arm if time is not None and record["s"] >= time]
         found += [what(later[0], record, k) for record in later]

@@ -155,10 +155,10 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
              rest, lambda arm: max(off_exponential(arm), unrest(arm))),
         bounded("where the hypotheses hold with the sharp estimates, s₁ is below the bound: s₁ over it", "sharp"),
         bounded("the same with the printed estimates", "printed"),
-        most("R's path is shorter than η₂: its length over η₂", "proposition 4.2, (4.32)", 1, collapse, over_way),
+        most("R turns by less than η₂: by how much, over η₂", "proposition 4.2, (4.32)", 1, collapse, over_way),
         most("|β + ỹ| decays at the rate 1 - η₀ or faster: its length over that decay",
              "proposition 4.2, (4.28), sharp", 1 + SOLVED, collapse, over_decay),
         most("from s₁ on β + ỹ decays with e^-(s - s₁): relative distance", "proposition 4.2, (4.20), (4.37)", SOLVED,
              flowing, off_exponential),
-        most("from s₁ on R rests: length of its path", "proposition 4.2, (4.21)", SOLVED, flowing, unrest),
+        most("from s₁ on R rests: how far it turns from there", "proposition 4.2, (4.21)", SOLVED, flowing, unrest),
     ]  # fmt: skip

@@ -18,7 +18,7 @@ from gnomon_lab.papers.own.corpus.drawn import Drawn, draw
 from gnomon_lab.papers.own.corpus.families import FAMILIES
 from gnomon_lab.papers.own.corpus.page import claims, figures, summary, table
 from gnomon_lab.papers.own.corpus.quantities import everything, numbers, read_at
-from gnomon_lab.runs import Run
+from gnomon_lab.runs import Run, last
 from gnomon_lab.settings import Settings, among, between
 from gnomon_lab.training import fit
 
@@ -61,7 +61,6 @@ def train_arm(config: Config, run: Run, name: str) -> None:
     optimizer = optimizer_of(drawn, model)
     probe = everything(model, train, validation, unseen, drawn.loss, drawn.weight_decay)
     settings = {field.name: getattr(drawn, field.name) for field in fields(drawn)}
-    step = 0
     try:
         for step in fit(
             run, name, 2**config.doublings, model, optimizer, lambda step: [train], LOSSES[drawn.loss], due=read_at,
@@ -74,7 +73,8 @@ def train_arm(config: Config, run: Run, name: str) -> None:
             if reading is not None:
                 run.record(step, **numbers(reading), **({"settings": settings} if step == 0 else {}))
     except ConvergenceError as error:
-        run.record(step, diverged=str(error))
+        # Not the loop's: resumed behind the last reading, it has not been there.
+        run.record(last(run.records(), name)["step"], diverged=str(error))
 
 
 def shuffled(samples: Samples, share: float, generator: torch.Generator) -> Samples:

@@ -116,7 +116,9 @@ def figures(records: Sequence[Record]) -> list[Figure]:
 def figures_over_seeds(seeds: Sequence[Sequence[Record]]) -> list[Figure]:
     """How many times less time against λ, a line for each k, a panel for each part of the batch; medians over seeds."""
     gained = {arm: [times(records, arm) for records in seeds] for arm in arms(seeds[0])}
-    medians = {arm: statistics.median(each[1] for each in found if each) for arm, found in gained.items() if any(found)}
+    # A seed that never arrives counts as no gain at all.
+    every = {arm: statistics.median(each[1] if each else 0.0 for each in found) for arm, found in gained.items()}
+    medians = {arm: less for arm, less in every.items() if less > 0}
     if not medians:
         return []
     panels = []

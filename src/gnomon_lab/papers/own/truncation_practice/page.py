@@ -27,6 +27,8 @@ APART = 0.1
 """From this distance on, as a share of the effective flow's way, two orbits are apart."""
 NONE = 1e-12
 """Smaller values are drawn as this, on logarithmic axes."""
+NEAR = 1e-5
+"""Distances from the flow below it are drawn as this."""
 BOX = 3.0
 """Half the side length of the square that the film shows."""
 SOURCE = "Chen, arXiv:2501.07400, "
@@ -114,13 +116,13 @@ def curves(records: Sequence[Record], name: str) -> Curves:
         name,
         f"From the effective flow to training: {name}",
         "Each descent differs from the one before it in the legend in one thing; all start from one network. By "
-        "the theory the first two lie on each other.",
+        f"the theory the first two lie on each other; what is nearer to the flow than {NEAR:g} is drawn there.",
         "s, time of gradient flow: step size times steps",
         (
             panel("Standard loss", "loss", lambda r: r["loss"], NONE),
             panel("Spread of the classes behind the last map", "half the mean square", lambda r: r["spread"], NONE),
             panel("Truncated coordinates", "share", share),
-            panel("Cumulative biases: distance from the flow's", "share of its path", lambda r: r["beta_apart"], CLOSE),
+            panel("Cumulative biases: distance from the flow's", "share of its path", lambda r: r["beta_apart"], NEAR),
             panel("Polar factors: distance from R", "spectral norm", lambda r: r["rotation_apart"]),
             panel("Largest singular value of W⁽ˡ⁾", "", lambda r: max(map(max, r["singular_values"]))),
             panel("Smallest singular value of W⁽ˡ⁾", "", lambda r: min(map(min, r["singular_values"]))),
