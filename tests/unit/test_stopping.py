@@ -184,6 +184,7 @@ def test_what_has_no_named_arguments_is_no_criterion(criterion):
         stop_when(criterion)
 
 
+@pytest.mark.bad_input
 def test_a_data_frame_of_a_history_is_looked_at_by_position():
     steps = [10, 20, 40, 80, 160, 320, 640]
     high = [0.1, 0.4, 0.9, 0.9, 0.9, 0.9, 0.9]

@@ -136,7 +136,7 @@ def lines(axes: Axes, panel: Panel) -> None:
     for place, (name, value) in enumerate(panel.held.items()):
         rows = numbers(value.reshape(-1, value.shape[-1]))
         rows = np.where(np.isfinite(rows), rows, np.nan)
-        where = np.arange(start, start + rows.shape[1])
+        where = np.arange(start, start + rows.shape[1], dtype=float)
         with_some = np.isfinite(rows).any(0)
         low, means, high = np.full((3, rows.shape[1]), np.nan)
         low[with_some], high[with_some] = np.nanquantile(rows[:, with_some], [0.25, 0.75], axis=0)
