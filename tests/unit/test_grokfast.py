@@ -253,31 +253,22 @@ def test_half_precision_window_and_mean_round_once(name, generator):
     torch.testing.assert_close(amplified, exact.bfloat16(), rtol=0, atol=0)
 
 
+ON_GPU = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))
+
+
+@pytest.mark.parametrize("to", [torch.float64, ON_GPU])
 @pytest.mark.parametrize("name", METHODS)
-def test_memory_follows_the_gradients_dtype(name, slope):
-    """A model converted between steps; the memory goes with it."""
+def test_memory_follows_the_gradients_dtype_and_device(name, to, slope):
+    """A model converted or moved between steps; the memory goes with it."""
     method, settings = METHODS[name]
     parameter = nn.Parameter(torch.zeros(2))
     grokfast = method([parameter], **settings)
     amplify(grokfast, parameter, *[slope.float()] * 3)
     parameter.grad = None
-    parameter.data = parameter.data.double()
-    (amplified,) = amplify(grokfast, parameter, slope.float().double())
-    torch.testing.assert_close(amplified, (1 + settings["lamb"]) * slope.float().double())
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-@pytest.mark.parametrize("name", METHODS)
-def test_memory_follows_the_gradients_device(name, slope):
-    method, settings = METHODS[name]
-    parameter = nn.Parameter(torch.zeros(2))
-    grokfast = method([parameter], **settings)
-    amplify(grokfast, parameter, *[slope.float()] * 3)
-    parameter.grad = None
-    parameter.data = parameter.data.cuda()
-    (amplified,) = amplify(grokfast, parameter, slope.float().cuda())
-    torch.testing.assert_close(amplified.cpu(), (1 + settings["lamb"]) * slope.float())
-    assert grokfast.state_dict()["memory"][0].is_cuda
+    parameter.data = parameter.data.to(to)
+    (amplified,) = amplify(grokfast, parameter, slope.float().to(to))
+    torch.testing.assert_close(amplified, (1 + settings["lamb"]) * slope.float().to(to))
+    assert grokfast.state_dict()["memory"][0].device == parameter.device
 
 
 @pytest.mark.parametrize("name", METHODS)
