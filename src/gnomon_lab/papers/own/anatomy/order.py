@@ -50,7 +50,7 @@ QUANTITIES = (
     Quantity("train/nearest_mean_disagreement", "NC4: off the nearest mean", "share"),
     Quantity("train/truncated", "Truncated by the ReLUs", "share"),
     Quantity("near/boundary_distance", "Way to the region's edge", "inputs", log=True),
-    Quantity("near/regions", "Regions in a disc around", "count", log=True),
+    Quantity("near/regions", "Regions around a digit", "count", log=True),
 )
 COLLAPSE = tuple(quantity.name for quantity in QUANTITIES if quantity.title.startswith("NC"))
 """The quantities of neural collapse."""
