@@ -241,3 +241,11 @@ def test_what_is_no_history_is_said(tmp_path):
     for path in ("", "."):
         with pytest.raises(DataError, match=r"History\(path\): expected a file that can be written, got .*empty name"):
             filled().save(path)
+
+
+@pytest.mark.bad_input
+def test_only_a_reading_is_appended():
+    history = filled()
+    with pytest.raises(TypeError, match=r"History\(reading\): expected a Reading, got dict"):
+        history.append({"loss": 1.0})
+    assert history.steps == filled().steps

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon._extras import extra
+from gnomon._kinds import checked
 from gnomon._lines import append_line, not_written
 from gnomon.errors import DataError, RangeError, public, within
 from gnomon.history import Verdict, corpus, verdict
@@ -86,10 +87,12 @@ class History:
         return history
 
     @within("History")
+    @checked
     def append(self, reading: Reading) -> None:
         """Adds a reading, replacing those at its step and after it; one at the last step with other names joins it.
 
         Raises:
+            TypeError: if it is no reading.
             DataError: if a quantity has the name of something else that a line holds, or the line cannot be written;
                 then nothing of it remains.
         """
