@@ -132,7 +132,7 @@ def test_it_is_the_flow_of_a_network_in_which_nothing_is_truncated():
 
 
 def test_class_averages_by_scaling_the_samples():
-    """The loss 2.22 averages over classes; its flow is not 9.7 where these differ in size."""
+    """The loss 2.22 is a sum over classes of averages; its flow is not 9.7 where these differ in size."""
     points, targets, weight = problem(n=12)
     sizes = torch.tensor([2, 10]).repeat_interleave(torch.tensor([2, 10])).double()
     factors = (12 / sizes).sqrt()[:, None]

@@ -169,6 +169,12 @@ def test_invariances(p):
         torch.testing.assert_close(values(*changed), expected)
 
 
+def test_lengths_beyond_the_dtype_have_a_spread():
+    corner = torch.tensor([[1.0, 1.0], [1.0, 0.0]])
+    torch.testing.assert_close(equinorm(3e38 * corner), equinorm(corner))
+    torch.testing.assert_close(equinorm(corner).item(), (2**0.5 - 1) / (2**0.5 + 1), rtol=1e-6, atol=0)
+
+
 def test_nc1_sees_directions_and_the_trace_ratio_does_not():
     """Between two classes of the plane: noise across the means is free for the one, not for the other."""
     means = torch.tensor([[-1.0, 0.0], [1.0, 0.0]]).double()

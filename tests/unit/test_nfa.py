@@ -49,6 +49,15 @@ def test_closed_forms():
     torch.testing.assert_close(turned, nfa_correlation(weight, Factored(rows), centred=False))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_where_only_rounding_tells_the_entries_apart_there_is_no_correlation(dtype):
+    weight, sums = normal(4, 300).to(dtype), torch.full((3, 300), 0.1, dtype=dtype)
+    for agop in (sums.T @ sums, Factored(sums)):
+        torch.testing.assert_close(nfa_correlation(weight, agop, power=1), torch.zeros((), dtype=dtype))
+    torch.testing.assert_close(nfa_correlation(weight, Factored(sums)), torch.zeros((), dtype=dtype))
+    torch.testing.assert_close(nfa_correlation(sums, weight.T @ weight), torch.zeros((), dtype=dtype))
+
+
 def test_gradient_and_dtypes():
     def of_both(weight, rows):
         return torch.stack([nfa_correlation(weight, rows.T @ rows, power=power) for power in (0.5, 1)])

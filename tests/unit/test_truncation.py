@@ -291,6 +291,20 @@ def test_sectors_are_the_plain_loop(widths):
         torch.testing.assert_close(getattr(sectors, name), expected)
 
 
+def test_sectors_stay_where_a_unit_is_scaled_and_what_leaves_it_is_divided():
+    model, x, labels = network(4, 6, 5, 3), normal(20, 4), torch.arange(20) % 3
+    before = truncation_sectors(model, x, labels)
+    first, second, _ = (layer for layer in model if isinstance(layer, nn.Linear))
+    factors = torch.tensor([4.0, 0.1, 1.0, 7.0, 2.0, 0.5]).double()
+    with torch.no_grad():
+        first.weight.mul_(factors[:, None])
+        first.bias.mul_(factors)
+    assert not torch.equal(truncation_sectors(model, x, labels).truncated_share, before.truncated_share)
+    with torch.no_grad():
+        second.weight.div_(factors)
+    torch.testing.assert_close(vars(truncation_sectors(model, x, labels)), vars(before))
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("widths", EQUAL + DECREASING)
 def test_sectors_by_signs_are_those_of_the_truncated_inputs(widths, seed):

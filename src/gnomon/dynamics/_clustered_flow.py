@@ -26,8 +26,8 @@ class ClusteredFlow:
     pseudo-inverse, and S may be singular. Singular values of X below $\sqrt{Nq}$ epsilons times the largest count as
     zero.
 
-    The loss averages over samples. For the average over classes of different sizes $N_l$, multiply each point and its
-    target by $\sqrt{N / N_l}$.
+    The loss averages over samples. For the sum over classes of each class's average, as in equation 2.22, multiply each
+    point and its target by $\sqrt{N / N_l}$, with $N_l$ the size of the class.
 
     Source:
         Chen, arXiv:2501.07400, equations 9.3 to 9.12 and theorem 9.1, which assume S to be invertible. Departs from it

@@ -55,8 +55,9 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
         readings_: a `DeepRFMReading` for each layer.
         n_features_in_: the number of inputs.
     Raises:
-        RangeError: from `fit`, if a setting is out of range, if there is only one class, if a variance overflows, or if
-            inputs of a layer are equal and there is no ridge, in which case they are named.
+        RangeError: from `fit`, if a setting is out of range, if there is only one class, if a variance overflows, if
+            inputs of a layer are equal and there is no ridge, in which case they are named, or if a kernel machine does
+            not change at its points, as with too small a bandwidth.
         ConvergenceError: from `fit`, if the Gram matrix is not positive definite with the largest jitter, 1e6 n
             epsilons. The jitter is 0 unless the Cholesky factorisation fails, and is recorded in the readings.
         CheckpointError: from `fit`, if the state is not from this model and these data.

@@ -64,9 +64,11 @@ class LinearDeepRFM:
         kappa: $\kappa$.
     Raises:
         ShapeError: if gram is not (n n) or labels not (n).
+        EmptyError: if gram has no entries.
         RangeError: at NaN or infinity, at a gram that is not as described, beyond n single-precision epsilons of its
             largest entry; at settings out of range, if classes differ in size, or for "printed" if its $\kappa$ is not
             above 0.
+        ConvergenceError: from `fixed_point`, `rate` and `run`, if the map of its scalar does not settle.
     Example:
         >>> import torch, gnomon
         >>> gram, labels = torch.eye(6, dtype=torch.float64), torch.tensor([0, 1, 0, 1, 0, 1])

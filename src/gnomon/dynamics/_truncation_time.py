@@ -31,7 +31,8 @@ class TruncationTimeBound:
             components, with 0 for the others; unit: of points.
         eta1_prime: $\eta_1'$, an upper bound on the norm of the rotation's generator; unit: of points, squared.
         eta2: $\eta_2$, an upper bound on how far the rotation moves, in operator norm.
-        gamma: $\gamma$, the share of the distance at time 0 within which all points are truncated, at most 1.
+        gamma: $\gamma$, the share of the distance at time 0 within which all points are truncated, at most 1; 0 or
+            below where (4.16) fails.
         failed: the hypothesis that fails, in words; None if all hold. The constants are then those at which it failed.
     """
 

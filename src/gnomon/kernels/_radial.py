@@ -116,7 +116,18 @@ def kernel_gram(
     z: Float[Tensor, "m d"],
     metric: Float[Tensor, "d d"] | None = None,
 ) -> Float[Tensor, "n m"]:
-    r"""The Gram matrix $k_M(x_i, z_j)$; its diagonal is exactly 1 where z is x."""
+    r"""The Gram matrix $k_M(x_i, z_j)$; its diagonal is exactly 1 where z is x.
+
+    Args:
+        kernel: a function of the squared distance, with value and slope.
+        x: points in rows.
+        z: points in rows.
+        metric: M, symmetric and positive semi-definite; the identity if left out.
+    Raises:
+        RangeError: if the kernel is none, or as `squared_distances`.
+        ShapeError: as `squared_distances`.
+        EmptyError: if there are no points.
+    """
     _checks.settings(("kernel", kernel, "with value and slope", isinstance(kernel, Kernel)))
     return kernel.value(squared_distances(x, z, metric))
 

@@ -5,7 +5,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon._precision import in_single
-from gnomon.linalg import Covariance, Dense, Factored, cosine, psd_root
+from gnomon.linalg import Covariance, Dense, Factored, cosine, psd_root, scaled
+from gnomon.measure._by_class import roundings
 
 
 def weight_gram(weight: Float[Tensor, "q *p"]) -> Float[Tensor, "p p"]:
@@ -17,8 +18,16 @@ def weight_gram(weight: Float[Tensor, "q *p"]) -> Float[Tensor, "p p"]:
 def correlation(a: Float[Tensor, "p p"], b: Float[Tensor, "p p"], *, centred: bool) -> Float[Tensor, ""]:
     """The cosine between all entries of two matrices, minus their means if centred."""
     if centred:
-        a, b = a - a.mean(), b - b.mean()
+        a, b = _centred(a), _centred(b)
     return cosine(a.flatten(), b.flatten())
+
+
+def _centred(matrix: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
+    """The entries minus their mean; 0 where only rounding tells them apart, which the cosine would take for all."""
+    matrix = scaled(matrix)
+    centred = matrix - matrix.mean()
+    rounding = roundings(len(matrix)) * torch.finfo(matrix.dtype).eps * torch.linalg.matrix_norm(matrix.detach())
+    return torch.where(torch.linalg.matrix_norm(centred.detach()) > rounding, centred, 0)
 
 
 def root_of(covariance: Covariance) -> Covariance:

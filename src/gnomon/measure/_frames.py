@@ -19,7 +19,7 @@ def variation_of_lengths(**named: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
     (vectors,) = named.values()
     _checks.rows(**named)
     _checks.finite(**named)
-    lengths = scaled(length(vectors))
+    lengths = length(scaled(vectors))
     mean = lengths.mean()
     return lengths.std(correction=0) / torch.where(mean > 0, mean, 1)
 

@@ -16,7 +16,7 @@ from gnomon.measure.collapse._class_moments import ClassMoments
 FEW = 1024
 """Up to this many classes, matrices of k x k are made."""
 LEAST = 1e-12
-"""A weight decay smaller than this share of the features' variance would be lost in rounding: it counts as this."""
+"""A weight decay below this share of the variance within classes, over all features, would be lost in rounding."""
 
 
 def parts_of_loss(

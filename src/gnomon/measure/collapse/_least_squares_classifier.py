@@ -63,11 +63,11 @@ def least_squares_classifier(
         features do not span all dimensions and there is no weight decay, the minimiser of least norm (with a bias: of
         least norm of W).
     Raises:
-        RangeError: if the weight decay is negative or not finite.
+        RangeError: if the weight decay is negative or not finite, or if squares of the features are beyond float64.
     Cost: O(p³), or O(n² p) where the scatter is stored as rows, n < p; no p x p matrix is formed then; and O(k³).
         Precision: without weight decay, directions of variance below p epsilons of the largest are left out unless the
-        means differ along them by ten times more. A weight decay below 1e-12 of the features' variance, 1e-7 in
-        float32, counts as this.
+        means differ along them by ten times more. A weight decay below 1e-12 of the variance within classes, summed
+        over the features, or 1e-7 of it in float32, counts as this.
     Example:
         >>> import torch, gnomon
         >>> h = torch.tensor([[-1.0], [1.0]])

@@ -40,8 +40,8 @@ def nc1(class_moments: ClassMoments) -> Float[Tensor, ""]:
     Returns:
         At least 0; 0 where every sample is at its class mean, as it is where no class has two samples, and, by the
         pseudo-inverse, where all class means coincide. Invariant under scaling, shift and rotation of the features,
-        and, if the means span all dimensions, under every invertible linear map. Not a number where the means are so
-        close that it is beyond the dtype's range.
+        and, if the means span all dimensions, under every invertible linear map. Infinite or not a number where the
+        means are so close that it is beyond the dtype's range.
     Cost: O(k p min(k, p)), and O(k p²) for Σ_W stored in full, O(k n p) as rows; O(k p) memory. Precision: that of the
         pseudo-inverse of A, which loses as many digits as the means' differences have by their sizes, and not twice as
         many unless the scatter is as small along the same directions. Directions in which the means differ by no more

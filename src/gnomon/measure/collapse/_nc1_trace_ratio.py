@@ -26,7 +26,8 @@ def nc1_trace_ratio(class_moments: ClassMoments) -> Float[Tensor, ""]:
 
     Source:
         Beaglehole, Súkeník, Mondelli, Belkin, Average gradient outer product as a mechanism for deep neural collapse,
-        arXiv:2402.13728, section 3. Departs from it in the weights $n_c/n$ for unequal classes.
+        arXiv:2402.13728, section 5 and figure 3, with the covariances of section 3.2. Departs from it in the weights
+        $n_c/n$ for unequal classes.
     Args:
         class_moments: the class moments of the features.
     Returns:

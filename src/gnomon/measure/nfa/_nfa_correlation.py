@@ -47,14 +47,15 @@ def nfa_correlation(
         centred: whether the mean entry of each matrix is subtracted: Pearson's correlation, or the cosine if not.
     Returns:
         In [-1, 1], not centred in [0, 1], up to rounding; 1 exactly for proportional matrices, and when centred also
-        where they differ by a multiple of the matrix of ones; 0 where either matrix, after centring if any, is 0.
+        where they differ by a multiple of the matrix of ones; 0 where either matrix, after centring if any, is 0 up to
+        rounding, of which the root of a full matrix keeps half the digits.
         Invariant under scaling of either; when not centred, also under a common rotation of the input. In the wider of
         the two dtypes. The gradient in the root of an AGOP as rows exists where its singular values differ and none is
         0; that in the root of a full matrix, as from `dense()`, where they are equal too.
     Raises:
         ShapeError: if the weight has no second axis, or the AGOP is not (p p).
-        RangeError: at NaN or infinity, if `power` is neither 1/2 nor 1, or if the AGOP is not symmetric or has a
-            negative eigenvalue.
+        RangeError: at NaN or infinity, if `power` is neither 1/2 nor 1, or if the AGOP is not symmetric or, for
+            its root, has a negative eigenvalue.
     Cost: O(p³), or O(r² p + (q + r) p²) for r rows; O(p²) memory.
     Example:
         >>> import torch, gnomon

@@ -79,7 +79,8 @@ def truncation_sectors(
         classes: the number k of classes, at least 2; default: the width of the final linear layer.
     Returns:
         Shares in [0, 1], in the dtype of x (half precision in float32), with no graph kept; those of the three sectors
-        sum to 1. Invariant under multiplying a hidden unit's weights and bias by a positive number.
+        sum to 1. Invariant under multiplying a hidden unit's weights and bias by a positive number and dividing by it
+        the weights that leave the unit.
     Raises:
         UnsupportedModuleError: if the model is anything else, also by a forward of its own, or by a hook that changes
             outputs.
