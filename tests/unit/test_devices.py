@@ -23,9 +23,11 @@ from gnomon import (
     GrokAlign,
     GrokfastEMA,
     GrokfastMA,
+    History,
     JacobianOperator,
     OrthoGrad,
     Probe,
+    Reading,
     SpectralNormPenalty,
     TruncationFlow,
     WeightNormConstraint,
@@ -232,6 +234,25 @@ def test_the_exact_penalty_is_the_same_where_tensors_are_made_on_the_device_by_d
         with torch.device(DEVICE):
             found = exact(model_there, there)
         torch.testing.assert_close(found.cpu(), exact(model, x))
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("name", sorted(set(EVERY) - MADE))
+def test_everything_is_computed_where_tensors_are_made_on_the_device_by_default(name):
+    function, arguments = EVERY[name]
+    given = arguments(torch.Generator().manual_seed(0))
+    with standin():
+        there = moved(given)
+        with torch.device(DEVICE):
+            found = function(**there)
+        assert {part.device for part in tensors(found)} <= {DEVICE}
+
+
+def test_a_history_is_on_the_processor_wherever_tensors_are_made_by_default():
+    history = History()
+    history.append(Reading(3, {"loss": torch.tensor([1.0, 2.0])}, {}))
+    with standin(), torch.device(DEVICE):
+        assert history.to_pandas()["loss"].tolist() == [1.5]
 
 
 @pytest.mark.parametrize("method", [GrokfastEMA, GrokfastMA])

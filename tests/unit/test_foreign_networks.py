@@ -287,7 +287,23 @@ class Centred(nn.Module):
         return self.last(x - self.share * x.mean(0))
 
 
-MIXING = {"attention": Attending, "mean": Centred, "recurrent": Recurrent, "weak": lambda: Centred(0.01)}
+class Drifting(Centred):
+    """Differs from itself too, by rounding: as does a sum in no fixed order, or a power iteration at its end."""
+
+    calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return super().forward(x) * (1 + 3e-7 * self.calls)
+
+
+MIXING = {
+    "attention": Attending,
+    "mean": Centred,
+    "recurrent": Recurrent,
+    "weak": lambda: Centred(0.01),
+    "drifting": Drifting,
+}
 
 
 @pytest.mark.parametrize("equal", [False, True], ids=["samples", "equal samples"])

@@ -161,15 +161,17 @@ torch.manual_seed(0)
 net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3)).double()
 model = torch.nn.parallel.DistributedDataParallel(net)
 x, labels = torch.randn(12, 4, dtype=torch.float64), torch.arange(12) % 3
-expected = Probe(net, (x, labels), [centroid_alignment, nc1]).read().values
-probe = Probe(model, (x, labels), [centroid_alignment, nc1], every(2))
+quantities = [centroid_alignment, nc1, effective_rank]
+batches = [(x[:5], labels[:5]), (x[5:], labels[5:])]  # of what adds up over batches too
+expected = Probe(net, (x, labels), quantities).read().values
+probe = Probe(model, batches, quantities, every(2))
 assert probe.model is net
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
 for step in range(3):
     reading = probe(step) if rank == 0 else None  # A reading alone keeps no other process waiting.
     if step == 0 and rank == 0:
         for name, value in expected.items():
-            torch.testing.assert_close(reading.values[name], value, rtol=0, atol=0)
+            torch.testing.assert_close(reading.values[name], value)
     optimizer.zero_grad()
     torch.nn.functional.cross_entropy(model(x[rank::world]), labels[rank::world]).backward()
     optimizer.step()
@@ -182,7 +184,7 @@ for weight in every_weight:
 
 @pytest.mark.once
 def test_a_distributed_network_is_read_by_one_process(tmp_path):
-    on_processes(3, "from gnomon import Probe, centroid_alignment, every, nc1", DISTRIBUTED, tmp_path)
+    on_processes(3, "from gnomon import Probe, centroid_alignment, effective_rank, every, nc1", DISTRIBUTED, tmp_path)
 
 
 @pytest.mark.parametrize("name", BUILDERS)

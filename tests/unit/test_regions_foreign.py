@@ -68,3 +68,25 @@ def test_networks_made_in_inference_mode_are_read():
         model = nn.Sequential(nn.Linear(2, 5), nn.ReLU(inplace=True), nn.Linear(5, 2)).eval()
         inside = slice_regions(model, FLAT, SQUARE)
     torch.testing.assert_close(slice_regions(model, FLAT, SQUARE).areas, inside.areas)
+
+
+class Assigned(nn.Module):
+    """Puts a Python number into its data."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(3, 8), nn.Linear(8, 2)
+
+    def forward(self, x):
+        hidden = self.first(x).clone()
+        hidden[:, 0] = 0.1
+        return self.last(hidden.relu())
+
+
+def test_a_number_put_into_the_data_keeps_its_digits():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model, x = Assigned(), torch.randn(3, 3)
+    nn.init.constant_(model.last.weight[:, 0], 100)
+    regions = require_exact(model, plane_through(*x), (-1, 1.5, -1, 1))
+    assert len(regions) > 3

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from scipy.integrate import solve_ivp
@@ -35,14 +36,14 @@ def integrated(
 
     def right_side(time: float, state: object) -> object:
         evaluations.one_more(time, moments[-1])
-        return field(torch.as_tensor(state).view(start.shape)).flatten().numpy()
+        return field(torch.from_numpy(np.asarray(state)).view(start.shape)).flatten().numpy()
 
     initial, span = start.cpu().flatten().numpy(), (0.0, moments[-1])
     least = (rtol / 1000 * sizes).cpu().flatten().numpy()
     solved = solve_ivp(right_side, span, initial, "DOP853", t_eval=moments, rtol=rtol, atol=least)
     if not solved.success:
         raise ConvergenceError("times", "an end of integration", solved.message)
-    return torch.as_tensor(solved.y.T).view(len(moments), *start.shape).to(start)
+    return torch.from_numpy(solved.y.T).reshape(len(moments), *start.shape).to(start)
 
 
 class Evaluations:

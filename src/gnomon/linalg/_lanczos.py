@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from gnomon.linalg._directions import length, unit
 from gnomon.linalg._krylov import AHEAD, ASIDE, LEAST, above, error_of, of_later, size_of
+from gnomon.linalg._normal import normal
 
 ROOM = 32
 """Vectors for which memory is allocated at once."""
@@ -65,10 +66,8 @@ def lanczos(
     steps = max(1, min(p, most))
     basis, tridiagonal = like.new_empty(0, p), like.new_zeros(steps + 1, steps + 1)
     values, errors = like.new_zeros(k), like.new_full((k,), torch.inf)
-    # Drawn on the CPU in single precision: the same numbers on every device, in every precision.
-    generator = torch.Generator().manual_seed(seed)
-    draw = partial(torch.randn, p, generator=generator, dtype=torch.float32)
-    q = unit(draw().to(like))
+    draw = partial(normal, p, generator=torch.Generator().manual_seed(seed), like=like)
+    q = unit(draw())
     for j in range(steps):
         if j == len(basis):
             basis = torch.cat([basis, like.new_empty(min(ROOM, steps - j), p)])
@@ -81,7 +80,7 @@ def lanczos(
         beta, q = length(q), unit(q)
         if beta <= 64 * torch.finfo(beta.dtype).eps * tridiagonal.abs().max():
             # Only rounding errors are left of this space: continue with another.
-            beta, q = torch.zeros_like(beta), draw().to(like)
+            beta, q = torch.zeros_like(beta), draw()
             for _ in range(2):
                 q = unit(q - (so_far @ q) @ so_far)
         tridiagonal[j, j + 1] = tridiagonal[j + 1, j] = beta

@@ -31,10 +31,9 @@ class Products:
     def normal(self, draw: int, count: int) -> Float[Tensor, "n m c"]:
         """Standard normal vectors, `count` per sample: the same whenever this draw is requested."""
         n, c, _ = self.shape
-        vectors = torch.empty(n, count, c)
+        vectors = torch.empty(n, count, c, dtype=torch.float32, device="cpu")  # as `gnomon.linalg.normal` draws
         for i, rows in enumerate(vectors):
             number = hash((_distinct(self.seed), self.first + i, _distinct(draw))) % 2**63
-            # Drawn on the CPU in single precision: the same numbers on every device, in every precision.
             rows.normal_(generator=torch.Generator().manual_seed(number))
         return vectors.to(self.like)
 

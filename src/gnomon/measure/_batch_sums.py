@@ -45,7 +45,7 @@ class BatchSums:
         size = chunk_size(model, x, memory=self._budget)
         # Continues where the earlier samples ended, so that batches stay equally large.
         start, count = sum(self._sizes), len(self._sums)
-        order = torch.randperm(len(x), generator=self._generator)
+        order = torch.randperm(len(x), generator=self._generator, device="cpu")
         # Samples that are selected in inference mode cannot enter a graph.
         with torch.inference_mode(False), torch.no_grad():
             for turn in range(min(len(x), count)):

@@ -11,7 +11,7 @@ from gnomon._budget import budget_of
 from gnomon._precision import in_single
 from gnomon.autodiff import GaussNewtonOperator, LossOperator
 from gnomon.errors import RangeError
-from gnomon.linalg import Estimate, lanczos, student
+from gnomon.linalg import Estimate, lanczos, normal, student
 from gnomon.measure._estimates import Accuracy
 from gnomon.measure._losses import Loss, sample_losses
 
@@ -97,7 +97,7 @@ def trace(matrix: Matrix, accuracy: Accuracy, memory: int | None) -> Estimate:
     total, squares = torch.zeros_like(inside), torch.zeros_like(inside)
     generator = torch.Generator().manual_seed(accuracy.seed + 1)
     while space.passes < p and space.passes + count + BLOCK <= most:
-        z = torch.randn(BLOCK, p, generator=generator, dtype=torch.float32).to(like)
+        z = normal(BLOCK, p, generator=generator, like=like)
         z -= (z @ space.basis.mT) @ space.basis
         gram = torch.stack([z @ matrix.multiply(row) for row in z]).double()
         diagonal, count = gram.diagonal(), count + BLOCK

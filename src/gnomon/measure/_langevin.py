@@ -9,6 +9,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from gnomon.autodiff import Replicas
+from gnomon.linalg import normal
 
 PRODUCTS = 10
 """Power iterations: these come within a few percent of the largest curvature, with a factor of 16 to spare."""
@@ -61,11 +62,11 @@ class Langevin:
         def draw() -> tuple[Tensor, Tensor, Tensor]:
             if self.batch >= len(x):
                 return x.expand(self.chains, *x.shape), targets.expand(self.chains, *targets.shape), losses.mean()
-            rows = torch.randint(len(x), (self.chains, self.batch), generator=generator).to(x.device)
+            rows = torch.randint(len(x), (self.chains, self.batch), generator=generator, device="cpu").to(x.device)
             return x[rows], targets[rows], losses[rows].mean(1)
 
         def noise() -> Tensor:
-            return torch.randn(self.chains, len(start), generator=generator, dtype=torch.float32).to(start)
+            return normal(self.chains, len(start), generator=generator, like=start)
 
         size = self._fitting(replicas, draw, noise) if self.step_size is None else start.new_tensor(self.step_size)
         points, above = start.expand(self.chains, -1), start.new_empty(self.chains, self.steps)

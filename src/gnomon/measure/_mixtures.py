@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from gnomon._budget import budget_of
 from gnomon.autodiff import FEW_OUTPUTS, forward, gradient_kernel, outputs_of
-from gnomon.linalg import Estimate, student
+from gnomon.linalg import Estimate, normal, student
 from gnomon.measure._estimates import Accuracy, certain
 
 BLOCK = 16
@@ -80,7 +80,7 @@ def means(
     generator = torch.Generator().manual_seed(accuracy.seed)
     mean = squares = like.new_zeros((), dtype=torch.float64)
     for count in range(1, accuracy.passes + 1):
-        off = look(torch.randn(len(like), generator=generator, dtype=torch.float32).to(like)).double() - mean
+        off = look(normal(len(like), generator=generator, like=like)).double() - mean
         mean = mean + off / count
         squares = squares + (1 - 1 / count) * off.square()
         if count % BLOCK == 0 or count == accuracy.passes:
@@ -107,11 +107,10 @@ def traces(
         like: a row of outputs.
         accuracy: the requested accuracy.
     """
-    # Drawn on the CPU in single precision: the same numbers on every device, in every precision.
     generator = torch.Generator().manual_seed(accuracy.seed)
     total: Tensor | float = 0.0
     for count in range(BLOCK, accuracy.passes + 1, BLOCK):
-        total = total + look(torch.randn(len(like), BLOCK, generator=generator, dtype=torch.float32).to(like))
+        total = total + look(normal(len(like), BLOCK, generator=generator, like=like))
         value, square = (total / count).unbind(1)
         error = student(count - 1) * (2 * square / count).sqrt()
         if (error <= accuracy.rtol * value.abs().max()).all():

@@ -37,7 +37,7 @@ def require_idle_hooks(model: nn.Sequential, first: nn.Linear) -> None:
         first: its first linear layer.
     """
     if any(map(_hooked, model.modules())):
-        x = torch.randn(PROBED, first.in_features, generator=torch.Generator().manual_seed(0))
+        x = torch.randn(PROBED, first.in_features, generator=torch.Generator().manual_seed(0), device="cpu")
         # A weight that a hook makes may be on another device than its parameters, until it is made again.
         x = x.to(next(first.parameters(), first.weight))
         with _at_rest(model):

@@ -141,7 +141,7 @@ class History:
     def __getitem__(self, name: str) -> Float[Tensor, "t"]:
         """One number per step, float64; NaN at steps that have none of this name."""
         self._require(name, self.names)
-        return torch.tensor([row.numbers.get(name, math.nan) for row in self._rows], dtype=torch.float64)
+        return torch.tensor([row.numbers.get(name, math.nan) for row in self._rows], dtype=torch.float64, device="cpu")
 
     @within("History")
     def steps_of(self, name: str) -> list[int]:
@@ -239,7 +239,7 @@ class History:
         finite = torch.stack([*columns.values()]).isfinite().all(0)
         if validation is not None and math.isfinite(last.numbers.get(held_out, math.nan)):
             columns["validation_accuracy"] = self[held_out]
-        steps = torch.tensor(self.steps, dtype=torch.float64)[finite]
+        steps = torch.tensor(self.steps, dtype=torch.float64, device="cpu")[finite]
         return verdict(steps, **{name: column[finite] for name, column in columns.items()})
 
     def __len__(self) -> int:

@@ -94,7 +94,7 @@ class Look:
         self.known |= rows
         if self._operator:
             self.known["jacobian_operator"] = JacobianOperator(model, rows["x"], memory=self._memory)
-        for name in self._sums.keys() - self.missing.keys():
+        for name in [name for name in self._sums if name not in self.missing]:
             with self._noting(name):
                 self.known[name] = self._sums[name].result()
         self._compute(Level.ALL, {}, alone=True)

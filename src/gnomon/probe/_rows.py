@@ -162,7 +162,7 @@ def row_in(record: Mapping[str, Any]) -> Row:
     numbers = {name: _number(value) for name, value in record.items() if name not in RESERVED and _is_number(value)}
     seconds, samples = (record.get(name) for name in ("seconds", "samples"))
     kept = {
-        name: torch.tensor([_number(value) for value in values], dtype=torch.float64)
+        name: torch.tensor([_number(value) for value in values], dtype=torch.float64, device="cpu")
         for name, values in (samples if isinstance(samples, dict) else {}).items()
         if isinstance(values, list) and all(map(_is_number, values))
     }

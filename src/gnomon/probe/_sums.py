@@ -30,7 +30,7 @@ class ClassMomentSum:
     def __init__(self, features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], classes: int) -> None:
         from gnomon.measure.metrics import ClassStatistics  # imports torchmetrics: only where it is used
 
-        self._statistics = ClassStatistics(classes)
+        self._statistics = ClassStatistics(classes, sync_on_compute=False)  # a reading waits for no other process
         self._dtype = single(features.dtype)
 
     def update(self, features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], classes: int | None = None) -> None:
@@ -49,7 +49,7 @@ class AGOPSum:
     def __init__(self, model: nn.Module, x: Float[Tensor, "n *d"], memory: int | None) -> None:
         from gnomon.measure.metrics import AGOP  # as above
 
-        self._agop = AGOP(memory=memory)
+        self._agop = AGOP(memory=memory, sync_on_compute=False)
 
     def update(self, model: nn.Module, x: Float[Tensor, "n *d"], memory: int | None) -> None:
         """Adds some samples."""

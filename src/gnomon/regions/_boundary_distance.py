@@ -129,7 +129,8 @@ def _constant(
     network: Network, x: Float[Tensor, "n *d"], states: dict[int, Tensor]
 ) -> dict[int, Bool[Tensor, "n ..."]]:
     """Which units change along a random direction by no more than rounding: noise changes that by more than itself."""
-    direction = torch.randn(x.shape[1:], generator=torch.Generator().manual_seed(0), dtype=x.dtype).to(x.device)
+    generator = torch.Generator().manual_seed(0)
+    direction = torch.randn(x.shape[1:], generator=generator, dtype=x.dtype, device="cpu").to(x.device)
     planes = torch.stack([direction.expand_as(x), x], 1)[:, :, None]
     slopes: dict[int, list[Tensor]] = {place: [] for place in states}
 

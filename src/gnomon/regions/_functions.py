@@ -74,9 +74,9 @@ def _jointly(function: Callable[..., Tensor], *operands: Operand) -> Affine:
     """A function that is linear in all of its operands together, some of which are constants."""
 
     def apply(*planes: Planes) -> Planes:
-        given = iter(planes)
+        given, dtype = iter(planes), planes[0].dtype
         parts = [
-            next(given) if isinstance(operand, Data) else as_origin(torch.as_tensor(operand), planes[0])
+            next(given) if isinstance(operand, Data) else as_origin(torch.as_tensor(operand, dtype=dtype), planes[0])
             for operand in operands
         ]
         return on_each(function, *parts)

@@ -144,4 +144,5 @@ def _cut_by(
 
 def _keys(units: int, place: int) -> Int[Tensor, "u"]:
     """64 random bits for each unit of a step."""
-    return torch.randint(-(2**63), 2**63 - 1, (units,), generator=torch.Generator().manual_seed(place))
+    generator = torch.Generator().manual_seed(place)
+    return torch.randint(-(2**63), 2**63 - 1, (units,), generator=generator, device="cpu")

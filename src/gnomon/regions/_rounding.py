@@ -24,7 +24,8 @@ def rounding_of(network: Network, image: Planes, box: Polygons, together: int) -
         together: at how many points to look together.
     """
     corners, generator = box.vertices[0], torch.Generator().manual_seed(0)
-    weights = torch.rand(LOOKED_AT, len(corners), generator=generator, dtype=corners.dtype).to(corners.device)
+    weights = torch.rand(LOOKED_AT, len(corners), generator=generator, dtype=corners.dtype, device="cpu")
+    weights = weights.to(corners.device)
     points = (weights / weights.sum(1, keepdim=True)) @ corners
     reach = torch.cat([corners.abs().amax(0), corners.new_ones(1)])
     states: dict[int, Tensor] = {}

@@ -4,7 +4,7 @@ import copy
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from jaxtyping import Float
@@ -94,8 +94,9 @@ class Network:
 
             def on_noise(*given: Planes) -> Planes:
                 generator = torch.Generator().manual_seed(0)
-                noise = (torch.randn(planes.shape[2:], generator=generator, dtype=planes.dtype) for planes in given)
-                return apply(*(at * (1 + NOISE * by.to(at.device)) for at, by in zip(given, noise, strict=True)))
+                draw = partial(torch.randn, generator=generator, device="cpu")
+                noise = (draw(at.shape[2:], dtype=at.dtype).to(at.device) for at in given)
+                return apply(*(at * (1 + NOISE * by) for at, by in zip(given, noise, strict=True)))
 
             return replace(step, operation=Affine(on_noise))
 
@@ -183,7 +184,8 @@ def network_of(model: nn.Module, x: Float[Tensor, "1 *d"]) -> Network:
             raise disagreement()
         network = Network(exact, _read(recorder.calls, result), recorder.source, result.name)
         both = _require_apart(network, x, outputs)
-        drawn = torch.randn(OTHERS, *x.shape[1:], generator=torch.Generator().manual_seed(0), dtype=x.dtype)
+        generator = torch.Generator().manual_seed(0)
+        drawn = torch.randn(OTHERS, *x.shape[1:], generator=generator, dtype=x.dtype, device="cpu")
         several = torch.cat([both, (1 + x.abs().max()) * drawn.to(x.device)])
         network.require_agreement(several, network.outputs_at(several), together=2)
     return network

@@ -83,7 +83,7 @@ def commutator_defect(
     )
     matrix = hessian(model, x, labels, loss, memory)
     generator = torch.Generator().manual_seed(int(seed))
-    rows = torch.randint(len(x), (pairs, 2, min(batch, len(x))), generator=generator).to(x.device)
+    rows = torch.randint(len(x), (pairs, 2, min(batch, len(x))), generator=generator, device="cpu").to(x.device)
     defects = torch.stack([_defect(matrix.of(a), matrix.of(b)) for a, b in rows])
     return _median(defects)
 

@@ -94,7 +94,7 @@ def gradient_disparity(
         needed = f"{batches * max(each, fewest)} samples for as many of them"
         raise RangeError("batches", needed, len(x), "Pass more samples, or ask for fewer or smaller batches.")
     total = partial(_rescaled if rescaled else _mean, loss)
-    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(int(seed)))
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(int(seed)), device="cpu")
     gradients = []
     # Samples that are selected in inference mode cannot enter a graph.
     with torch.inference_mode(False), torch.no_grad():
