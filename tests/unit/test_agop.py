@@ -212,11 +212,12 @@ def test_float32_is_summed_in_float64_and_half_precision_in_float32():
         model.double()
 
 
-def test_rounding_does_not_grow_with_the_number_of_rows(monkeypatch):
+@pytest.mark.parametrize("at_once", [100, 200_000])
+def test_rounding_does_not_grow_with_the_number_of_rows(monkeypatch, at_once):
     monkeypatch.setattr("gnomon.linalg._gram_sum.BLOCK", 100)
     rows = normal(200_000, 1).float() + 3
     total = GramSum([], [])
-    for part in rows.split(100):
+    for part in rows.split(at_once):
         total.add(part)
     torch.testing.assert_close(total.total().dense(), rows.double().T @ rows.double(), rtol=3e-7, atol=0)
 

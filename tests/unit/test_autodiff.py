@@ -173,6 +173,14 @@ def test_running_statistics_are_not_moved_by_a_measure():
     assert gnomon.input_jacobian(model.eval(), x).shape == (3, 2, 1, 4, 4)
 
 
+@pytest.mark.parametrize("normed", [nn.utils.spectral_norm, nn.utils.parametrizations.spectral_norm])
+def test_a_power_iteration_is_not_moved_by_a_measure(normed):
+    model, x = nn.Sequential(normed(nn.Linear(3, 4)), nn.ReLU(), nn.Linear(4, 2)), torch.randn(5, 3)
+    with pytest.raises(UnsupportedModuleError, match=r"moving its power iteration. Call model\.eval\(\)"):
+        gnomon.features(model, x)
+    assert gnomon.features(model.eval(), x).shape == (5, 4)
+
+
 @pytest.mark.bad_input
 def test_vector_of_wrong_shape_is_named():
     model, x = zoo("mlp")

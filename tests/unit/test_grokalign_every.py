@@ -79,6 +79,17 @@ def test_where_it_does_not_act_nothing_is_multiplied():
     assert zero.dtype == x.dtype
 
 
+def test_a_network_that_changes_its_samples_changes_copies():
+    class InPlace(nn.Linear):
+        def forward(self, x):
+            return super().forward(x.sub_(1))
+
+    model, x, seldom = InPlace(3, 2), torch.ones(4, 3), GrokAlign(0.1, every=2)
+    for _ in range(4):
+        seldom.logits_and_penalty(model, x)
+    torch.testing.assert_close(x, torch.ones(4, 3), rtol=0, atol=0)
+
+
 def test_a_call_without_gradients_is_not_counted_and_reads_the_whole_penalty():
     model, x = zoo("bias")
     seldom, whole = GrokAlign(0.3, "exact", every=4), GrokAlign(0.3, "exact")(model, x).detach()

@@ -298,6 +298,27 @@ def test_sam_comes_back_from_an_error_and_rests_on_flat_ground():
         assert w.tolist() == [3.0, 4.0]
 
 
+class Refusing(torch.Tensor):
+    """A gradient that goes into one product, as where memory ends."""
+
+    products = 0
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        cls.products += function is torch.Tensor.mul
+        if cls.products > 1:
+            raise torch.OutOfMemoryError
+        return super().__torch_function__(function, types, args, kwargs)
+
+
+def test_sam_comes_back_from_an_error_on_its_way():
+    first, second = nn.Parameter(torch.tensor([3.0])), nn.Parameter(torch.tensor([4.0]))
+    first.grad, second.grad = torch.tensor([1.0]), torch.tensor([1.0]).as_subclass(Refusing)
+    with pytest.raises(torch.OutOfMemoryError), SAM([first, second], 5.0).uphill():
+        pass
+    assert (first.item(), second.item()) == (3.0, 4.0)
+
+
 @pytest.mark.parametrize("scale", [2.0**-20, 1.0, 2.0**66, 2.0**120])
 def test_sam_goes_as_far_at_any_scale_of_a_scaler(scale):
     w = nn.Parameter(torch.tensor([3.0, 4.0]))

@@ -72,7 +72,7 @@ def _slope(
         leaf = x if create_graph and x.requires_grad else x.detach().requires_grad_()
         logits = run(model, leaf)
         gradient = vector_parameter_jacobian(logits, parameters, torch.ones_like(logits), create_graph=True)
-        moved = torch.stack([(gradient[name] * part).sum() for name, part in direction.items()]).sum()
+        moved = torch.stack([(gradient[name] * part).sum().to(x.device) for name, part in direction.items()]).sum()
         if not moved.requires_grad:
             return torch.zeros_like(x)
         # torch prunes the node that would raise the error, and gives a wrong gradient instead.

@@ -8,6 +8,8 @@ from itertools import chain
 import torch
 from jaxtyping import Shaped
 from torch import Tensor, nn
+from torch.nn.utils.parametrizations import _SpectralNorm
+from torch.nn.utils.spectral_norm import SpectralNorm
 
 from gnomon import _checks
 from gnomon.autodiff._randomness import differ, draws, forked, states
@@ -104,16 +106,16 @@ def require_independent_samples(model: Model, x: Shaped[Tensor, "n *d"]) -> bool
 def require_fixed_statistics(model: Model) -> None:
     """Raises UnsupportedModuleError if a normalisation is one of the batch, or is changed by a forward pass.
 
-    A BatchNorm that uses the statistics of the batch has no Jacobian per sample; an InstanceNorm in training mode has,
-    but moves its running statistics.
+    A BatchNorm that uses the statistics of the batch has no Jacobian per sample; an InstanceNorm and a spectral norm in
+    training mode have, but move their running statistics and their power iteration.
     """
     if not isinstance(model, nn.Module):
         return
     for name, module in model.named_modules():
         if uses_batch_statistics(module):
             expected, what = "samples that do not mix", "normalising by the batch"
-        elif moves_statistics(module):
-            expected, what = "a network that a forward pass leaves as it is", "moving its running statistics"
+        elif moving := moved_by_a_pass(module):
+            expected, what = "a network that a forward pass leaves as it is", f"moving its {moving}"
         else:
             continue
         got = f"{type(module).__name__} '{name}' {what}"
@@ -142,9 +144,15 @@ def uses_batch_statistics(module: nn.Module) -> bool:
     return isinstance(module, norms) and (module.training or module.running_mean is None)
 
 
-def moves_statistics(module: nn.Module) -> bool:
-    """Whether it is an InstanceNorm that moves its running statistics with each forward pass."""
-    return isinstance(module, nn.modules.instancenorm._InstanceNorm) and module.training and module.track_running_stats
+def moved_by_a_pass(module: nn.Module) -> str | None:
+    """What each forward pass moves in an InstanceNorm, or in a spectral norm, a module or a hook; None if nothing."""
+    if not module.training:
+        return None
+    if isinstance(module, nn.modules.instancenorm._InstanceNorm) and module.track_running_stats:
+        return "running statistics"
+    hooked = any(isinstance(hook, SpectralNorm) for hook in module._forward_pre_hooks.values())
+    # That of a vector iterates over nothing.
+    return "power iteration" if hooked or (isinstance(module, _SpectralNorm) and hasattr(module, "_u")) else None
 
 
 def two_kinds(x: Shaped[Tensor, "n *d"]) -> tuple[Shaped[Tensor, "1 *d"], Shaped[Tensor, "1 *d"]]:

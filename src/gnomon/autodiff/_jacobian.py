@@ -19,7 +19,8 @@ def input_jacobian(model: Model, x: Float[Tensor, "n *d"], *, memory: int | None
     affine network it is the slope $A$ of the affine piece around $x_i$.
 
     Follows torch's grad mode: inside `torch.no_grad()` the result has no graph and the memory budget holds; otherwise
-    it can be differentiated further, in the parameters and in `x`, and the graph of all samples is kept.
+    it can be differentiated further, in the parameters and in `x`, and the graph of all samples is kept. A function of
+    your own that is marked `once_differentiable` has no part in that gradient: torch leaves it out without an error.
 
     Source:
         Walker et al., arXiv:2506.12284, section 2.

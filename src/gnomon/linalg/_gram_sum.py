@@ -73,7 +73,8 @@ class GramSum:
             return Factored(torch.cat([*settled, *self.pending]).double())
         parts = [*map(covariance, settled)]
         if self.pending:
-            parts.append(_products(self.pending[0] if len(self.pending) == 1 else torch.cat(self.pending)))
+            rows = self.pending[0] if len(self.pending) == 1 else torch.cat(self.pending)
+            parts += map(_products, rows.chunk(max(1, -(-len(rows) // max(BLOCK, rows.shape[1])))))
         whole: Covariance = parts[0]
         for part in parts[1:]:
             whole = whole + part

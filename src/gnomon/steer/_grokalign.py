@@ -164,7 +164,7 @@ class GrokAlign:
         coefficient = self._coefficient()
         if coefficient is None:
             x = outside_inference(x)
-            logits = outputs_of(model(x), x)
+            logits = outputs_of(model(x.clone()), x)  # where the penalty acts, the network gets a copy too
             penalty = _zero(logits)
         else:
             logits, tape = self._run(model, x)

@@ -90,11 +90,12 @@ class SAM:
             scale = self.rho / (norm + 1e-12)
             moved = [(self._parameters[i][1], gradient) for i, gradient in gradients.items()]
             before = [parameter.clone() for parameter, _ in moved]
-            for parameter, gradient in moved:
-                if finite:
-                    parameter.add_(gradient * scale.to(gradient.device))
-                parameter.grad = None
         try:
+            with torch.no_grad():
+                for parameter, gradient in moved:
+                    if finite:
+                        parameter.add_(gradient * scale.to(gradient.device))
+                    parameter.grad = None
             yield
         finally:
             with torch.no_grad():

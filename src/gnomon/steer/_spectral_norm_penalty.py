@@ -75,7 +75,8 @@ class SpectralNormPenalty:
     @full_precision
     def __call__(self) -> Float[Tensor, ""]:
         """The penalty: a scalar with a graph to the weights; the iteration advances."""
-        return self.coefficient / 2 * torch.stack([self._square(i) for i in range(len(self._weights))]).sum()
+        squares = [self._square(i) for i in range(len(self._weights))]
+        return self.coefficient / 2 * torch.stack([square.to(squares[0].device) for square in squares]).sum()
 
     def state_dict(self) -> dict[str, Any]:
         """The state of the iteration: one direction per matrix, and that from which it starts again after a zero."""
