@@ -248,6 +248,24 @@ def test_too_few_passes_are_said():
 
 
 @both
+@pytest.mark.parametrize("passes", [16, 23, 24])
+def test_few_passes_leave_some_for_what_the_krylov_space_lacks(eigenvalues, trace, whole, passes):
+    """Twice the identity, of which 16 steps span 32 of 200."""
+    layer, x = nn.Linear(100, 1, bias=False), 10 * torch.eye(100)
+    found = trace(layer, x, torch.zeros(100, 1), loss="mse", passes=passes)
+    assert found.passes <= passes
+    assert abs(found.value - 200) <= found.error
+    assert 0 < found.error < 50
+
+
+@both
+def test_a_number_of_eigenvalues_is_whole(eigenvalues, trace, whole):
+    (x, labels), model = samples(30, 4), network(4, 6, 3)
+    with pytest.raises(RangeError, match=r"\(k\): expected 1 to .*, got 1.5"):
+        eigenvalues(model, x, labels, k=1.5)
+
+
+@both
 def test_the_limit_that_bound_is_said(eigenvalues, trace, whole):
     (x, labels), model = samples(30, 4), network(4, 40, 3)
     vector = 8 * sum(parameter.numel() for parameter in model.parameters())

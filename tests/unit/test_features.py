@@ -64,6 +64,12 @@ def test_mean_of_the_parts_is_the_mean_over_pairs_of_unequal_classes():
     torch.testing.assert_close(gnomon.cdnv(features[:3], labels[:3], moments), found[:3])
 
 
+def test_a_sample_of_a_class_without_moments_is_at_no_mean():
+    with pytest.warns(RuntimeWarning, match="1 of 3 classes without samples"):
+        moments = gnomon.class_moments(torch.tensor([[1.0], [2.0]]), torch.tensor([0, 2]), 3)
+    assert gnomon.cdnv(torch.tensor([[0.0], [1.0]]), torch.tensor([1, 0]), moments).tolist() == [math.inf, 0]
+
+
 def test_samples_at_coinciding_means():
     h, labels = torch.tensor([[0.0], [2.0], [1.0], [1.0]]), torch.tensor([0, 0, 1, 1])
     assert gnomon.cdnv(h, labels, gnomon.class_moments(h, labels, 2)).tolist() == [math.inf, math.inf, 0, 0]
@@ -181,6 +187,7 @@ def test_dimension_of_few_and_of_coinciding_samples():
     dimension = gnomon.intrinsic_dimension(samples)
     torch.testing.assert_close(gnomon.intrinsic_dimension(torch.cat([samples, samples[:9]])), dimension)
     assert gnomon.intrinsic_dimension(samples[[0, 1, 1, 0]]) == 0
+    assert gnomon.intrinsic_dimension(torch.full((2, 1000), 40.0, dtype=torch.float16)) == 0  # whose sum is none
     assert gnomon.intrinsic_dimension(torch.eye(4)) == math.inf  # all at one distance
     underestimated = gnomon.intrinsic_dimension(torch.randn(1000, 50, generator=torch.Generator().manual_seed(0)))
     assert 29 < underestimated < 33  # the number of its Reading

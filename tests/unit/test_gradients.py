@@ -114,6 +114,38 @@ def test_noise_and_its_error_are_right_in_many_draws():
     assert 0.93 <= held / 300 <= 1
 
 
+def test_of_the_whole_only_the_division_into_batches_is_left_to_chance():
+    rows = normal(64, 6) + 0.3
+    truth, held = rows.var(0, correction=0).sum() / rows.mean(0).square().sum(), 0
+    for seed in range(300):
+        order = torch.randperm(64, generator=torch.Generator().manual_seed(seed))
+        scale = gnomon.gradient_noise_scale(
+            spread(rows[order].view(32, 2, 6).mean(1), torch.full((32,), 2)), whole=True
+        )
+        held += bool((scale.value - truth).abs() <= scale.error)
+    assert 0.91 <= held / 300 <= 0.98
+    one_by_one = gnomon.gradient_noise_scale(spread(rows, torch.ones(64, dtype=torch.long)), whole=True)
+    torch.testing.assert_close(one_by_one.value, truth)
+    assert one_by_one.error == 0
+
+
+def test_samples_that_are_refused_leave_nothing_behind():
+    model, x, labels = (
+        mlp((4, 5, 3), generator=torch.Generator().manual_seed(0)),
+        normal(40, 4).float(),
+        torch.arange(40) % 3,
+    )
+    wrong = labels.clone()
+    wrong[7] = 9
+    sums, plain = gnomon.GradientSums(), gnomon.GradientSums()
+    with pytest.raises(RangeError, match="labels"):
+        sums.update(model, x, wrong)
+    sums.update(model, x, labels)
+    plain.update(model, x, labels)
+    assert sums.compute().sizes.tolist() == plain.compute().sizes.tolist()
+    torch.testing.assert_close(sums.compute().norm, plain.compute().norm)
+
+
 def test_leaving_out_a_batch_is_done_without_its_gradient():
     rows, sizes = normal(6, 5) + 2, torch.tensor([3, 4, 4, 5, 2, 2])
 

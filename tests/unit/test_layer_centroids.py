@@ -211,6 +211,13 @@ class Skipping(nn.Sequential):
         return self[2](self[0](x))
 
 
+def test_a_radius_that_half_precision_does_not_hold_is_refused():
+    model = nn.Sequential(nn.Linear(1, 300, bias=False)).half()
+    nn.init.ones_(model[0].weight)
+    with pytest.raises(RangeError, match=r"layer_centroids\(model\): expected radii that torch.float16 can hold"):
+        layer_centroids(model, torch.ones(2, 1).half())
+
+
 @pytest.mark.bad_input
 def test_bad_input_is_named():
     with pytest.raises(UnsupportedModuleError, match=r"expected an nn.Sequential with layers, got Linear"):

@@ -79,6 +79,15 @@ def test_a_margin_of_zero_of_large_and_of_many_weights():
     torch.testing.assert_close(gnomon.normalised_margin(logits, labels, large), torch.tensor([2.0]), rtol=1e-5, atol=0)
 
 
+def test_a_margin_beyond_the_dtype_is_refused_and_none_is_none():
+    tiny = {str(i): 1e-20 * torch.eye(1) for i in range(17)}
+    assert gnomon.normalised_margin(torch.ones(1, 2), torch.tensor([0]), tiny) == 0
+    with pytest.raises(
+        RangeError, match=r"normalised_margin\(parameters\): expected a margin that torch.float32 can hold"
+    ):
+        gnomon.normalised_margin(torch.tensor([[3.0, 1.0]]), torch.tensor([0]), tiny)
+
+
 def test_a_single_output_leads_by_infinity_whatever_the_norms():
     """Also where their product is larger than float64 holds."""
     weights = {f"{layer}.weight": torch.full((1, 1), 1e38) for layer in range(9)}

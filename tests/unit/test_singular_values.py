@@ -101,6 +101,18 @@ def test_squares_beyond_the_range_of_float16(size):
 
 
 @pytest.mark.bad_input
+def test_samples_may_be_numbers():
+    def curve(x):
+        return torch.stack([x, x.square()], 1)
+
+    x = torch.tensor([0.0, 1.0, 2.0])
+    norms, operator = (1 + 4 * x.square()).sqrt(), gnomon.JacobianOperator(curve, x)
+    torch.testing.assert_close(gnomon.singular_values(curve, x)[:, 0].detach(), norms)
+    torch.testing.assert_close(gnomon.singular_values(curve, x, k=1).value[:, 0].detach(), norms)
+    torch.testing.assert_close(gnomon.stable_rank(operator).value, torch.ones(3))
+    torch.testing.assert_close(gnomon.explained_variance_ratio(operator).value, torch.ones(3))
+
+
 def test_values_that_the_dtype_does_not_hold_are_refused():
     layer = nn.Linear(4, 4, bias=False).half().requires_grad_(False)
     layer.weight.fill_(6e4)

@@ -77,7 +77,7 @@ def jacobian_gram(tape: Tape) -> tuple[Float[Tensor, "n q q"], Float[Tensor, "n"
     """
     found = linear_entrance(tape)
     if found is None or len(found[1]) >= tape.x[0].numel():
-        return scaled_gram(in_single(tape.jacobian().flatten(2)))
+        return scaled_gram(in_single(tape.jacobian().reshape(*tape.logits.shape, -1)))
     edge, weight = found
     n, c = tape.logits.shape
     units = torch.eye(c, dtype=tape.logits.dtype, device=tape.logits.device)

@@ -32,7 +32,7 @@ class BatchSums:
         self._sizes: list[int] = []
 
     def add(self, model: nn.Module, x: Shaped[Tensor, "n *d"], labels: Real[Tensor, "n *y"]) -> None:
-        """Adds some samples."""
+        """Adds some samples; none of them where one is refused."""
         _checks.samples(1, x=x, labels=labels)
         _checks.finite(x=x)
         parameters = trainable(model, x)
@@ -43,21 +43,23 @@ class BatchSums:
             count = min(self._batches, max(FEWEST, self._budget // (4 * held)))
             self._sums, self._sizes = [{} for _ in range(count)], [0] * count
         size = chunk_size(model, x, memory=self._budget)
+        sums, sizes = [dict(known) for known in self._sums], [*self._sizes]
         # Continues where the earlier samples ended, so that batches stay equally large.
-        start, count = sum(self._sizes), len(self._sums)
+        start, count = sum(sizes), len(sums)
         order = torch.randperm(len(x), generator=self._generator, device="cpu")
         # Samples that are selected in inference mode cannot enter a graph.
         with torch.inference_mode(False), torch.no_grad():
             for turn in range(min(len(x), count)):
                 rows, batch = order[turn::count], (start + turn) % count
                 some = x[rows.to(x.device)], labels[rows.to(labels.device)]
-                known = self._sums[batch]
+                known = sums[batch]
                 for name, part in loss_gradient(
                     model, parameters, *some, self._total, size, create_graph=False
                 ).items():
                     wide = in_single(part)
                     known[name] = known[name] + wide if name in known else wide
-                self._sizes[batch] += len(rows)
+                sizes[batch] += len(rows)
+        self._sums, self._sizes = sums, sizes
 
     def spread(self) -> tuple[Int[Tensor, "b"], Float[Tensor, ""], Float[Tensor, "b"], Float[Tensor, "b"]]:
         """The contents of `BatchGradients`, for all samples so far."""

@@ -67,7 +67,7 @@ def eigenvalues(matrix: Matrix, k: int, accuracy: Accuracy, fitting: int) -> Est
         RangeError: if there are fewer than k.
     """
     p = matrix.vectors.size
-    if not 1 <= k <= min(p, accuracy.passes):
+    if not _checks.whole(k, 1) or k > min(p, accuracy.passes):
         advice = "Ask for fewer." if k > 1 else "Ask for one."
         raise RangeError("k", f"1 to {min(p, accuracy.passes)}, the parameters or the passes", k, advice)
     most = min(accuracy.passes, fitting)
@@ -80,8 +80,8 @@ def trace(matrix: Matrix, accuracy: Accuracy, memory: int | None) -> Estimate:
 
     For a normal z, orthogonal to that space, the mean of $z^\top Hz$ is the trace of the remaining part of the matrix,
     and its variance is twice the squared norm of that part, which is estimated from the squares of $z_i^\top Hz_j$ for
-    different vectors. Where there are no more parameters than products, the Krylov space is the complete space, and the
-    trace is exact.
+    different vectors. Where there are no more parameters than products, and memory for as many vectors, the Krylov
+    space is the complete space, and the trace is exact.
 
     Source:
         Hutchinson 1990; Meyer et al. 2021 (Hutch++) for computing a part exactly, Chen and Hallman 2023 for taking that
@@ -89,7 +89,9 @@ def trace(matrix: Matrix, accuracy: Accuracy, memory: int | None) -> Estimate:
     """
     like = matrix.vectors.zeros()
     p, most = len(like), accuracy.passes
-    steps = p if p <= most else min(STEPS, max(2, _room(matrix, memory) - 2 * BLOCK))
+    room = max(2, _room(matrix, memory) - 2 * BLOCK)
+    # Of fewer passes than parameters, some are left for random vectors.
+    steps = p if p <= min(most, max(STEPS, room)) else min(STEPS, room, most - BLOCK)
     space = lanczos(matrix.multiply, like, 0, 0, steps, accuracy.seed)
     inside = space.trace.double()
     value, error, count = inside, torch.zeros_like(inside), 0

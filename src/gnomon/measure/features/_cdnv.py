@@ -34,9 +34,9 @@ def cdnv(features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], class_moment
         labels: the classes, 0 to k - 1.
         class_moments: the layer's class moments on these samples. Classes without samples there are not counted in k.
     Returns:
-        At least 0; 0 where the sample is at its class mean, and otherwise infinite where another mean coincides with
-        that mean, or the moments have no samples of the class. Invariant under scaling, shift and rotation of features
-        and moments.
+        At least 0; infinite where the moments have no samples of the class; otherwise 0 where the sample is at its
+        class mean, and infinite where another mean coincides with that mean. Invariant under scaling, shift and
+        rotation of features and moments.
     Raises:
         ShapeError: if features, labels and moments disagree in samples or width.
         EmptyError: if there are no samples.
@@ -63,7 +63,8 @@ def cdnv(features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], class_moment
     strayed = deviations.square().sum(1)
     nearness = _inverse_squares(class_moments, labels) / (class_moments.classes_present - 1)
     share = class_moments.weights[labels] * class_moments.classes_present
-    return torch.where(strayed > 0, strayed * nearness / share, 0)
+    found = torch.where(strayed > 0, strayed * nearness / share, 0)
+    return found.masked_fill(class_moments.counts[labels] == 0, torch.inf)
 
 
 def _inverse_squares(class_moments: ClassMoments, labels: Int[Tensor, "n"]) -> Float[Tensor, "n"]:

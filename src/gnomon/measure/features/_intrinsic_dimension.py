@@ -58,7 +58,7 @@ def intrinsic_dimension(features: Float[Tensor, "n *p"]) -> Float[Tensor, ""]:
     rows = rows / torch.ldexp(rows.new_ones(()), exponent - 1)
     n = len(rows)
     if n < 3:
-        return (0 * features.sum()).to(features.dtype)
+        return (0 * rows.sum()).to(features.dtype)
     nearest = _two_nearest(rows.detach() - rows.detach().mean(0))
     # From the samples themselves: the products that find most neighbours lose the digits of small distances.
     first, second = torch.linalg.vector_norm(rows.unsqueeze(1) - rows[nearest], dim=2).sort(1).values.unbind(1)

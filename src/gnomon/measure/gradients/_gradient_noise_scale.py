@@ -29,7 +29,8 @@ def gradient_noise_scale(batch_gradients: BatchGradients, *, whole: bool = False
     Both are estimated without bias from the gradients $g_b$ of m batches of $n_b$ samples and g of all n:
     $\operatorname{tr}\Sigma \approx S = \frac1{m-1}\sum_b n_b\|g_b - g\|^2$, $\|G\|^2 \approx \|g\|^2 - S/n$. The error
     is that of 1/B by the jackknife over batches, propagated to B. Where the samples are the `whole`, G is g, and their
-    covariance has n in place of n - 1: $B \approx \frac{n-1}n S/\|g\|^2$.
+    covariance has n in place of n - 1: $B \approx \frac{n-1}n S/\|g\|^2$; only their division into m batches is left
+    to chance, and the error is smaller by $\sqrt{1 - m/n}$: 0 for batches of one sample.
 
     Source:
         McCandlish et al., arXiv:1812.06162.
@@ -63,7 +64,7 @@ def gradient_noise_scale(batch_gradients: BatchGradients, *, whole: bool = False
         inverse, without = _inverse_of_whole(sizes, norm.square(), sizes * squares)
     else:
         inverse, without = _inverse(sizes, norm, squares, along)
-    error = half_width(without)
+    error = half_width(without) * ((1 - len(sizes) / sizes.sum()).sqrt() if whole else 1)
     low = inverse - error  # NaN where there is no noise without one of the batches
     # NaN where all gradients are 0.
     value = torch.where(inverse > 0, 1 / inverse, torch.inf).masked_fill(inverse.isnan(), 0)

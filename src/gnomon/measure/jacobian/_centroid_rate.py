@@ -76,4 +76,4 @@ def centroid_rate(
     _checks.samples(1, train_x=train_x, train_labels=train_labels)
     _checks.finite(x=x, train_x=train_x)
     velocity = centroid_velocity(model, x, train_x, train_labels, loss, memory=memory)
-    return (velocity * outside_inference(x)).flatten(1).sum(1)
+    return (velocity * outside_inference(x)).reshape(len(x), -1).sum(1)

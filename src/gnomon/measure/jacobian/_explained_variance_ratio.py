@@ -66,7 +66,7 @@ def explained_variance_ratio(
         found = estimated(
             jacobian,
             accuracy,
-            lambda matrix, _: top_share(matrix.flatten(2)),
+            lambda matrix, _: top_share(matrix.reshape(*matrix.shape[:2], -1)),
             lambda products, _: FirstAndNorm.kept(jacobian, products, accuracy).share(),
         )
         return warn_if_inaccurate("explained_variance_ratio", found, accuracy)

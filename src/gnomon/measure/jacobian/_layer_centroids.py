@@ -8,7 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from gnomon._precision import full_precision
+from gnomon import _checks
+from gnomon._precision import full_precision, in_single
 from gnomon.autodiff import Call, Tape, map_tapes
 from gnomon.errors import UnsupportedModuleError
 from gnomon.measure._sequential import children
@@ -77,7 +78,7 @@ def layer_centroids(model: nn.Sequential, x: Float[Tensor, "n *d"], *, memory: i
             layer's input is changed in place, or if BatchNorm in training mode mixes the samples.
         ShapeError: if the outputs are not (n, c).
         EmptyError: if there are no samples.
-        RangeError: if x is not of floating point, or holds NaN or infinity.
+        RangeError: if x is not of floating point, or holds NaN or infinity; if the dtype does not hold a radius.
     Cost: one backward pass per layer. Precision: the radii lose digits where offsets are small compared with the
         outputs.
     Example:
@@ -164,13 +165,14 @@ def _cells(tape: Tape, before: Tensor, after: Tensor) -> tuple[Cell, Cell]:
     # A single sample was run together with a copy of itself, which does not count.
     ones[n:] = 0
     inputs = before, tape.x
-    sums = after[:n].flatten(1).sum(1)
+    sums = in_single(after[:n]).flatten(1).sum(1)
     cells = []
     for point, whole in zip(inputs, tape.gradients(after, inputs, ones), strict=True):
         centroid = whole[:n]
-        rows = centroid.flatten(1)
+        rows = in_single(centroid).flatten(1)
         offset = sums - (rows * point[:n].flatten(1)).sum(1)
-        radius = rows.square().sum(1) + 2 * offset
+        radius = (rows.square().sum(1) + 2 * offset).to(centroid.dtype)
+        _checks.held("model", "radii", radius)
         cells.append((centroid, radius if tape.create_graph else radius.detach()))
     own, up_to = cells
     return own, up_to

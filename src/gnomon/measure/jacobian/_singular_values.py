@@ -119,6 +119,6 @@ def _first(jacobian: JacobianOperator, k: int, accuracy: Accuracy) -> Estimate:
     return estimated(
         jacobian,
         accuracy,
-        lambda matrix, _: torch.linalg.svdvals(matrix.flatten(2))[:, :k],
+        lambda matrix, _: torch.linalg.svdvals(matrix.reshape(*matrix.shape[:2], -1))[:, :k],
         lambda products, _: first_values(products, k, accuracy),
     )

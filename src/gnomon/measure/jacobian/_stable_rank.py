@@ -79,5 +79,5 @@ def stable_rank(
 
 def _of_matrix(jacobian: Float[Tensor, "n c *d"]) -> Float[Tensor, "n"]:
     """From the share of the first direction, which is 0 for a zero Jacobian alone."""
-    share = top_share(jacobian.flatten(2))
+    share = top_share(jacobian.reshape(*jacobian.shape[:2], -1))
     return torch.where(share > 0, 1 / torch.where(share > 0, share, 1), 0)

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from gnomon import _checks
 from gnomon._precision import half_as_single
 from gnomon.linalg import length
 from gnomon.measure._lead import lead
@@ -46,7 +47,8 @@ def normalised_margin(
     Raises:
         ShapeError: if the logits are not (n, c), or labels not (n).
         EmptyError: if there are no samples, or no weight has two axes.
-        RangeError: at NaN or infinity, at labels that are not classes, or if the parameters are not a mapping.
+        RangeError: at NaN or infinity, at labels that are not classes, or if the parameters are not a mapping; if the
+            dtype does not hold a margin.
     Cost: O(n c + p).
     Example:
         >>> import torch, gnomon
@@ -61,4 +63,7 @@ def normalised_margin(
     product = torch.where(positive, norms, 1).log().sum()
     # The factor may be 0 in float64, and 0 times an infinite margin not a number.
     margin = torch.where(found.isinf(), found.double(), found.double() * torch.exp(-product))
-    return torch.where(positive, margin, 0).to(found.dtype)
+    margin = torch.where(positive & (found != 0), margin, 0)
+    if logits.shape[1] > 1:
+        _checks.held("parameters", "a margin", margin.to(found.dtype))
+    return margin.to(found.dtype)

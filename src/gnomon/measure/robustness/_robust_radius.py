@@ -6,6 +6,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import half_as_single
+from gnomon.linalg import norm
 
 
 @half_as_single
@@ -58,7 +59,7 @@ def robust_radius(jacobian: Float[Tensor, "n c *d"], x: Float[Tensor, "n *d"]) -
     rows, sample = rows / torch.where(scale > 0, scale, 1), sample / torch.where(unit > 0, unit, 1)
     y = torch.linalg.vecdot(rows.detach(), sample.detach()).argmax(1, keepdim=True)
     apart = rows.take_along_dim(y.unsqueeze(2), 1) - rows
-    length = torch.linalg.vector_norm(apart, dim=2)
+    length = norm(apart)
     # Equal rows tie everywhere: 0, not 0/0. The gradient at 0 is 0.
     radius = torch.linalg.vecdot(apart, sample).relu() / torch.where(length > 0, length, torch.inf) * unit[:, 0]
     nearest = radius.scatter(1, y, torch.inf).amin(1)
