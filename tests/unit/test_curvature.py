@@ -258,6 +258,7 @@ def test_few_passes_leave_some_for_what_the_krylov_space_lacks(eigenvalues, trac
     assert 0 < found.error < 50
 
 
+@pytest.mark.bad_input
 @both
 def test_a_number_of_eigenvalues_is_whole(eigenvalues, trace, whole):
     (x, labels), model = samples(30, 4), network(4, 6, 3)

@@ -119,9 +119,8 @@ def test_of_the_whole_only_the_division_into_batches_is_left_to_chance():
     truth, held = rows.var(0, correction=0).sum() / rows.mean(0).square().sum(), 0
     for seed in range(300):
         order = torch.randperm(64, generator=torch.Generator().manual_seed(seed))
-        scale = gnomon.gradient_noise_scale(
-            spread(rows[order].view(32, 2, 6).mean(1), torch.full((32,), 2)), whole=True
-        )
+        pairs = spread(rows[order].view(32, 2, 6).mean(1), torch.full((32,), 2))
+        scale = gnomon.gradient_noise_scale(pairs, whole=True)
         held += bool((scale.value - truth).abs() <= scale.error)
     assert 0.91 <= held / 300 <= 0.98
     one_by_one = gnomon.gradient_noise_scale(spread(rows, torch.ones(64, dtype=torch.long)), whole=True)
@@ -130,11 +129,8 @@ def test_of_the_whole_only_the_division_into_batches_is_left_to_chance():
 
 
 def test_samples_that_are_refused_leave_nothing_behind():
-    model, x, labels = (
-        mlp((4, 5, 3), generator=torch.Generator().manual_seed(0)),
-        normal(40, 4).float(),
-        torch.arange(40) % 3,
-    )
+    model = mlp((4, 5, 3), generator=torch.Generator().manual_seed(0))
+    x, labels = normal(40, 4).float(), torch.arange(40) % 3
     wrong = labels.clone()
     wrong[7] = 9
     sums, plain = gnomon.GradientSums(), gnomon.GradientSums()

@@ -82,9 +82,7 @@ def test_a_margin_of_zero_of_large_and_of_many_weights():
 def test_a_margin_beyond_the_dtype_is_refused_and_none_is_none():
     tiny = {str(i): 1e-20 * torch.eye(1) for i in range(17)}
     assert gnomon.normalised_margin(torch.ones(1, 2), torch.tensor([0]), tiny) == 0
-    with pytest.raises(
-        RangeError, match=r"normalised_margin\(parameters\): expected a margin that torch.float32 can hold"
-    ):
+    with pytest.raises(RangeError, match=r"\(parameters\): expected a margin that torch.float32 can hold"):
         gnomon.normalised_margin(torch.tensor([[3.0, 1.0]]), torch.tensor([0]), tiny)
 
 
