@@ -107,7 +107,7 @@ class Probe:
         memory: bytes to use for the samples that are processed together; default: 512 MiB.
         rtol: with more than 128 outputs, the relative error at which an estimate stops; default: 0.05. 0 uses the
             Jacobian itself.
-        passes: how many products with a Jacobian an estimate may use; default: 256.
+        passes: how many products with a Jacobian an estimate may use; at least 16; default: 256.
         max_overhead: seconds of reading allowed per second of training, such as 0.05. Readings that are due are
             skipped, and counted in `cost`, until there is room for one that takes as long as those before it. The first
             is always taken, and so are those requested with `read`.

@@ -51,7 +51,7 @@ def hessian_eigenvalues(
             `functools.partial(hessian_eigenvalues, loss="mse")`.
         k: how many eigenvalues.
         rtol: the relative error at which it stops.
-        passes: the largest number of products; default: 256. A warning says if they do not suffice.
+        passes: the largest number of products; at least 16; default: 256. A warning says if they do not suffice.
         seed: the seed of the random starting vector, which is drawn independently of training's random numbers.
         memory: bytes to use; default: 512 MiB. Samples are processed in chunks that fit, and half of it holds the
             vectors, one for each product: their number is limited too, though not below 2k. The warning says which

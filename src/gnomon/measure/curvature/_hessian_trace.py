@@ -49,7 +49,7 @@ def hessian_trace(
             `functools.partial(hessian_trace, loss="mse")`.
         rtol: the relative error at which it stops, with a warning if that is not reached; default: it stops at 0.05, or
             when the passes are used up.
-        passes: the largest number of products; default: 64, or 256 where an accuracy is requested.
+        passes: the largest number of products; at least 16; default: 64, or 256 where an accuracy is requested.
         seed: the seed of the random vectors, which are drawn independently of training's random numbers.
         memory: bytes to use; default: 512 MiB. Samples are processed in chunks that fit, and steps are taken only as
             far as they fit; some 20 vectors as long as all parameters are held in any case.

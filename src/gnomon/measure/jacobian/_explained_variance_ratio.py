@@ -43,8 +43,8 @@ def explained_variance_ratio(
     Args:
         jacobian: the Jacobians, or an operator that computes products with them.
         rtol: for an operator, the relative error at which the estimation stops; default: 0.05.
-        passes: for an operator, the largest number of products with each Jacobian; default: 256. A warning says if they
-            do not suffice.
+        passes: for an operator, the largest number of products with each Jacobian; at least 16; default: 256. A warning
+            says if they do not suffice.
         seed: for an operator, the seed of the random vectors, which are drawn independently of training's random
             numbers.
     Returns:
@@ -53,7 +53,9 @@ def explained_variance_ratio(
     Raises:
         ShapeError: if the Jacobian has fewer than three axes.
         EmptyError: if there are no samples.
-        RangeError: at NaN or infinity, or if rtol, passes or seed are out of range.
+        RangeError: at NaN or infinity, or if rtol, passes or seed are out of range; for an operator, if the weights
+            have changed since.
+        UnsupportedModuleError: for an operator, if a layer has no second derivative, as products with it need.
     Cost: O(n c² d), through the c × c Gram matrix (d × d where d < c). For an operator, 10 to 20 products for the first
         singular value, and about 8 to 40 backward passes for the norm.
     Example:

@@ -50,8 +50,8 @@ def jacobian_alignment(
     Args:
         jacobian: the Jacobians, or an operator that computes products with them.
         rtol: for an operator, the relative error at which the estimation stops; default: 0.05.
-        passes: for an operator, the largest number of products with each Jacobian; default: 256. A warning says if they
-            do not suffice.
+        passes: for an operator, the largest number of products with each Jacobian; at least 16; default: 256. A warning
+            says if they do not suffice.
         seed: for an operator, the seed of the random vectors, which are drawn independently of training's random
             numbers.
         x: the samples at which they were taken.
@@ -62,7 +62,9 @@ def jacobian_alignment(
     Raises:
         ShapeError: if the axes of the Jacobian after the second are not those of x.
         EmptyError: if there are no samples.
-        RangeError: at NaN or infinity, or if rtol, passes or seed are out of range.
+        RangeError: at NaN or infinity, or if rtol, passes or seed are out of range; for an operator, if the weights
+            have changed since.
+        UnsupportedModuleError: for an operator, if a layer has no second derivative, as products with it need.
     Cost: O(n c d). For an operator, one product and the cost of `jacobian_norm`.
     Example:
         >>> import torch, gnomon

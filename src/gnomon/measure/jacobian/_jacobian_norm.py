@@ -43,8 +43,8 @@ def jacobian_norm(
     Args:
         jacobian: the Jacobians, or an operator that computes products with them.
         rtol: for an operator, the relative error at which the estimation stops; default: 0.05.
-        passes: for an operator, the largest number of products with each Jacobian; default: 256. A warning says if they
-            do not suffice.
+        passes: for an operator, the largest number of products with each Jacobian; at least 16; default: 256. A warning
+            says if they do not suffice.
         seed: for an operator, the seed of the random vectors, which are drawn independently of training's random
             numbers.
     Returns:
@@ -53,7 +53,9 @@ def jacobian_norm(
     Raises:
         ShapeError: if the Jacobian has fewer than three axes.
         EmptyError: if there are no samples.
-        RangeError: at NaN or infinity, or if rtol, passes or seed are out of range.
+        RangeError: at NaN or infinity, or if rtol, passes or seed are out of range; for an operator, if the weights
+            have changed since.
+        UnsupportedModuleError: for an operator, if a layer has no second derivative, as products with it need.
     Cost: O(n c d). For an operator, 8 to 48 backward passes, and about 15 more products where few directions carry the
         norm; nothing if `explained_variance_ratio` or `stable_rank` was computed from it before, to the same accuracy.
     Example:

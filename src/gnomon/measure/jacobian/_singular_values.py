@@ -69,8 +69,8 @@ def singular_values(
         k: how many, starting from the largest; default: all.
         rtol: for the first k, the error over the value, or over a tenth of the first value for those that are smaller;
             default: 0.05.
-        passes: for the first k, the largest number of products with each Jacobian; default: 256. A warning says if they
-            do not suffice; values that were not found are 0 with an infinite error.
+        passes: for the first k, the largest number of products with each Jacobian; at least 16; default: 256. A warning
+            says if they do not suffice; values that were not found are 0 with an infinite error.
         seed: for the first k, the seed of the random starting vector.
         memory: bytes to use beyond the result; default: 512 MiB.
     Returns:
@@ -82,7 +82,7 @@ def singular_values(
         RangeError: if x is not of floating point, or holds NaN or infinity; if the Jacobian does; if the dtype of x
             does not hold the values; if k is not from 1 to r.
         UnsupportedModuleError: if BatchNorm in training mode mixes the samples, or the outputs do not lead back to x;
-            for the first k, also if Dropout draws random numbers.
+            for the first k, also if Dropout draws random numbers or a layer has no second derivative.
     Cost: c backward passes, and O(n c² d) for the Gram matrices; h for d where a linear layer of width h < d comes
         first. Precision: that of squares, so that values below the root of the dtype's epsilon times the first, 3e-4 in
         float32, are noise; with such a layer, times $\|G\|\,\|W\|$, which is far larger than the first value where the

@@ -78,7 +78,8 @@ def ntk(
         x2: the samples of the columns; default: x, and then only half is computed.
         trace: whether to sum over equal outputs; otherwise the kernel is full.
         rtol: the error over the largest value at which the estimation stops, such as 0.05; default: no estimate.
-        passes: for an estimate, the largest number of mixtures; default: 256. A warning says if they do not suffice.
+        passes: for an estimate, the largest number of mixtures; at least 16; default: 256. A warning says if they do
+            not suffice.
         seed: for an estimate, the seed of the mixtures, which are drawn independently of training's random numbers.
         memory: bytes to use beyond the result; default: 512 MiB. Samples are processed in blocks that fit.
     Returns:

@@ -65,7 +65,8 @@ def ntk_to_point(
         x: the samples.
         point: one sample, without the axis of samples.
         rtol: the error over the largest value at which the estimation stops, such as 0.05; default: no estimate.
-        passes: for an estimate, the largest number of mixtures; default: 256. A warning says if they do not suffice.
+        passes: for an estimate, the largest number of mixtures; at least 16; default: 256. A warning says if they do
+            not suffice.
         seed: for an estimate, the seed of the mixtures, which are drawn independently of training's random numbers.
         memory: bytes to use beyond the result; default: 512 MiB.
     Returns:

@@ -48,8 +48,8 @@ def agop(
     Args:
         jacobian: the Jacobians, or an operator that computes products with them; unit: outputs per input.
         rtol: for an operator, the relative error in Frobenius norm at which the estimation stops; default: 0.05.
-        passes: for an operator, the largest number of products with each Jacobian; default: 256. A warning says if they
-            do not suffice.
+        passes: for an operator, the largest number of products with each Jacobian; at least 16; default: 256. A warning
+            says if they do not suffice.
         seed: for an operator, the seed of the random vectors, which are drawn independently of training's random
             numbers.
     Returns:

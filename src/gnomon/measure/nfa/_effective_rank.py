@@ -51,8 +51,8 @@ def effective_rank(
         agop: a positive semi-definite matrix, in full or as rows; or the operator of the Jacobians of which it is the
             AGOP, which is then not formed.
         rtol: for an operator, the relative error at which the estimation stops; default: 0.05.
-        passes: for an operator, the largest number of products with each Jacobian; default: 256. A warning says if they
-            do not suffice.
+        passes: for an operator, the largest number of products with each Jacobian; at least 16; default: 256. A warning
+            says if they do not suffice.
         seed: for an operator, the seed of the random vectors, which are drawn independently of training's random
             numbers.
     Returns:
