@@ -491,7 +491,7 @@ def test_table_of_features(folder, measured, complaint):
     assert "expected a readable .parquet file" in complaint("small.pt", "nets:small", "text.parquet")
 
 
-def test_images_of_a_folder_and_of_a_file(folder, measured, complaint):
+def test_images_of_a_folder_and_of_a_file(folder, measured, complaint, monkeypatch):
     import io
 
     pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
@@ -518,10 +518,38 @@ def test_images_of_a_folder_and_of_a_file(folder, measured, complaint):
     file = "images/test-00000-of-00001.parquet"
     again, _ = measured("drawn.pt", "nets:drawn", file, "--samples", "20", "--quantities", "nc1")
     assert again["quantities"] == found["quantities"]
+    # A folder that has the name of a data set, of which there is another one.
+    others = pyarrow.table({"image": [png(255 - picture) for picture in pixels], "label": np.arange(30) % 3})
+    for root, held in ((Path(), table), (Path("data"), others)):
+        (root / "mnist").mkdir(parents=True)
+        parquet.write_table(held, root / "mnist" / "test-00000-of-00001.parquet")
+    monkeypatch.setenv("GNOMON_DATA", "data")
+    file = "mnist/test-00000-of-00001.parquet"
+    again, _ = measured("drawn.pt", "nets:drawn", file, "--samples", "20", "--quantities", "nc1")
+    assert again["quantities"] == found["quantities"]
+    # A split of which a hyphen is a part.
+    parquet.write_table(table, "my-images.parquet")
+    again, _ = measured("drawn.pt", "nets:drawn", "my-images.parquet", "--samples", "20", "--quantities", "nc1")
+    assert again["quantities"] == found["quantities"]
+    file = "images/test-00000-of-00001.parquet"
     assert "expected one of test, got 'train'" in complaint("drawn.pt", "nets:drawn", "images")
     parquet.write_table(table, "images/test-00001-of-00002.parquet")
     said = complaint("drawn.pt", "nets:drawn", file)
     assert "one of 2 of 'test'. Name the folder, images, and --split test" in said
+
+
+def test_a_page_draws_what_each_sample_has_alone(folder, measured):
+    asked = ("--quantities", "accuracy", "layer_spectra", "jacobian_norm")
+    measured("small.pt", "nets:small", "some.npz", *asked, "--report", "page.html")
+    page = Path("page.html").read_text()
+    assert "Jacobian norm" in page
+    assert "Layer spectra" not in page
+
+
+@pytest.mark.parametrize("option", [("--seed", "7"), ("--data-dir", ".")])
+def test_options_that_one_file_does_not_use_are_refused(folder, complaint, option):
+    said = complaint("small.pt", "nets:small", "some.npz", *option)
+    assert f"({option[0]}): expected none for " in said
 
 
 def test_digits_are_those_of_grok_digits(folder, measured):

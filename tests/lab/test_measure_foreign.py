@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -113,6 +114,16 @@ def test_options_of_a_training_script_beside_the_weights(folder, measured):
     found, said = measured("last.pth.tar", "nets:small", "some.npz", "--key", "state_dict_ema")
     assert found["quantities"] == measured("ema.pt")[0]["quantities"]
     assert "4 of 4 tensors under state_dict_ema" in said
+
+
+def test_paths_have_another_name_in_other_versions_of_python(folder, measured, monkeypatch):
+    other = types.ModuleType("pathlib._local")
+    other.PosixPath = pathlib.PosixPath
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "pathlib._local", other)
+        patch.setattr(pathlib.PosixPath, "__module__", "pathlib._local", raising=False)
+        torch.save({"state_dict": network().state_dict(), "out": pathlib.PosixPath("out")}, "other.pt")
+    assert measured("other.pt")[0]["quantities"] == measured()[0]["quantities"]
 
 
 def test_options_that_hold_code_are_refused_and_not_run(folder, complaint):
@@ -443,6 +454,10 @@ def test_of_a_sequence_one_position_is_measured(saved, measured, complaint):
     assert "expected one position per sample for quantities that use its jacobian, got several" in said
     said = complaint("saved", None, "tokens.npz", "--position", "5")
     assert "measure(--position): expected -5 to 4, got 5" in said
+    np.savez("fewer.npz", x=tokens[:, :5].numpy(), labels=tokens[:, 1:5].numpy())
+    for position in ("-1", "4"):
+        said = complaint("saved", None, "fewer.npz", "--position", position, "--quantities", "accuracy")
+        assert "(--data): expected labels at 5 positions, as the outputs have, got 4. Save one for each" in said
 
 
 def test_bytes_are_no_tokens(folder, complaint):

@@ -577,6 +577,32 @@ def test_a_damaged_one_of_two_at_one_step_is_named_and_the_others_are_measured(a
     assert [*json.loads(out)["skipped"]] == [broken]
 
 
+def test_one_that_is_gone_before_it_is_read_is_named_and_the_others_are_measured(ask, monkeypatch):
+    from gnomon_lab.measuring import Kept
+
+    for step in (1, 2, 3):
+        torch.save({"model": trained(step), "step": step}, f"{step}.pt")
+    made = Kept.__init__
+
+    def gone(self, *given):
+        Path("2.pt").unlink()
+        made(self, *given)
+
+    monkeypatch.setattr(Kept, "__init__", gone)
+    code, out, said = ask("1.pt", "2.pt", "3.pt", options=(*ASKED, "--json"))
+    assert (code, json.loads(out)["checkpoints"]) == (2, ["1.pt", "3.pt"])
+    assert [*json.loads(out)["skipped"]] == ["2.pt"]
+    assert "Measured: 2 checkpoints." in said.splitlines()[-1]
+
+
+def test_where_a_step_is_a_place_only_those_that_are_named_are_shown(ask):
+    for step in (1, 2, 3):
+        torch.save(trained(step), f"{'abc'[step - 1]}.pt")
+    options = (*ASKED, "--steps", "order", "--history", "h.jsonl")
+    found(ask, "a.pt", "b.pt", "c.pt", options=options)
+    assert found(ask, "a.pt", "b.pt", options=options)[0]["checkpoints"] == ["a.pt", "b.pt"]
+
+
 @pytest.mark.parametrize(
     "content",
     [

@@ -314,7 +314,7 @@ def test_a_report_of_an_unfinished_run_says_how_to_finish_it(gnomon, runs):
         (run.folder / "result.json").unlink()
     done = gnomon("report", "grok-digits")
     assert "expected a finished run in runs, got an unfinished one, --" in done.stderr
-    assert "--steps 2 --train 20 --width 8` to finish it." in done.stderr
+    assert f"--steps 2 --train 20 --width 8 --seeds {runs[-1].seed}` to finish it." in done.stderr
 
 
 def test_places_that_make_no_sense_are_refused_though_all_runs_are_finished(gnomon, runs):

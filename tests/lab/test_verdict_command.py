@@ -137,6 +137,12 @@ def test_a_history_of_measure_says_whether_it_may_be_judged(folder, capsys):
     assert capsys.readouterr().out == "No verdict: it uses training samples, and these are of another split.\n"
 
 
+def test_a_first_line_that_is_not_complete_is_no_reading(tmp_path, capsys):
+    (tmp_path / "r.jsonl").write_text('{"arm":"a","step":0')
+    assert main([str(tmp_path / "r.jsonl")]) == 1
+    assert capsys.readouterr().out.startswith("No verdict: ")
+
+
 @pytest.mark.bad_input
 def test_what_cannot_be_told_says_why(tmp_path):
     path = write(tmp_path / "readings.jsonl", ["a", "b"])

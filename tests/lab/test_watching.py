@@ -78,6 +78,13 @@ def test_null_is_told_from_what_a_reading_does_not_have(tmp_path):
     assert curves.last() == {"a": UNMEASURED, "b": UNMEASURED}
 
 
+def test_the_last_reading_has_nothing_of_those_before(tmp_path):
+    path = tmp_path / "history.jsonl"
+    path.write_text(line(100, loss=2.0, nc1=0.5) + line(101, loss=1.0))
+    (curves,) = followed(path).arms.values()
+    assert curves.last() == {"loss": 1.0}
+
+
 def test_extremes_are_left_out_and_quartiles_kept(tmp_path):
     path = tmp_path / "history.jsonl"
     history = gnomon.History(path)

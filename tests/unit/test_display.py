@@ -165,3 +165,12 @@ def test_what_is_empty_says_so():
     assert "no readings" in History()._repr_html_()
     assert repr(Reading(0, {}, {})) == "Reading(step 0: nothing)"
     assert Page(Reading(0, {"q": torch.tensor(math.nan)}, {})._repr_html_()).rows[1][1] == "–"
+
+
+@pytest.mark.parametrize(
+    ("value", "digits"), [(999.4, "999"), (999.7, "1,000"), (1000.2, "1,000"), (-0.0, "0"), (999_999.7, "1e+06")]
+)
+def test_numbers_are_rounded_before_they_are_written(value, digits):
+    history = History()
+    history.append(Reading(0, {"loss": torch.tensor(value, dtype=torch.float64)}, {}))
+    assert digits in str(history).split()

@@ -84,7 +84,8 @@ def test_the_band_holds_the_middle_half_of_the_samples():
     _, axes = history(readings(0.0, samples, samples), "q", ax=ax())
     close(axes.collections[0].get_paths()[0].get_extents().intervaly, [2, 6])
     right_or_wrong = readings(0.0, [0.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 0.0])
-    for arguments in ((right_or_wrong, True), (readings(0.0, samples, samples), False)):
+    one_missing = readings(0.0, [0.0, 1.0], float("nan"), [1.0, 1.0])
+    for arguments in ((right_or_wrong, True), (one_missing, True), (readings(0.0, samples, samples), False)):
         _, axes = history(arguments[0], "q", ax=ax(), band=arguments[1])
         assert len(axes.collections) == 0
 

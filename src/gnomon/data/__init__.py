@@ -4,7 +4,7 @@ from gnomon.data._digits import digits
 from gnomon.data._images import load_images
 from gnomon.data._modular_addition import Tokens, modular_addition
 from gnomon.data._samples import Samples, normalise, standardise
-from gnomon.data._sources import find, home
+from gnomon.data._sources import find, home, split_of
 from gnomon.data._xor_clusters import xor_clusters
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "load_images",
     "modular_addition",
     "normalise",
+    "split_of",
     "standardise",
     "xor_clusters",
 ]

@@ -68,7 +68,7 @@ def load_images(name: str, split: str, *, data_dir: Path | None = None, limit: i
     image_column = _column(table, "image", _IMAGE_COLUMNS)
     label_column = _column(table, "label", _LABEL_COLUMNS)
     count = table.rows if limit is None else limit
-    labels = torch.empty(count, dtype=torch.int64)
+    labels = torch.empty(count, dtype=torch.int64, device="cpu")
     pixels = np.empty((0, 0, 0, 0), dtype=np.uint8)  # allocated when the first image gives the size
     mode = ""
     pil = extra("load_images", "PIL.Image", "data")

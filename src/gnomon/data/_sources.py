@@ -94,13 +94,18 @@ def _unknown(name: str) -> DataError:
     )
 
 
+def split_of(path: Path) -> str:
+    """The split of which a file `<split>.parquet` or `<split>-<number>*.parquet` is a part."""
+    return re.split(r"-\d", path.stem)[0]
+
+
 def _folder(folder: Path, split: str) -> Table:
     """The files `<split>.parquet` and `<split>-<number>*.parquet` of a folder, in the order of their names."""
     parquet = extra("load_images", "pyarrow.parquet", "data")
     arrow_error = extra("load_images", "pyarrow", "data").ArrowException
     splits = defaultdict(list)
     for path in sorted(folder.glob("*.parquet")):
-        splits[re.split(r"-\d", path.stem)[0]].append(path)
+        splits[split_of(path)].append(path)
     if not splits:
         raise DataError(
             "name",

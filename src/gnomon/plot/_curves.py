@@ -62,7 +62,7 @@ def of_readings(readings: Sequence[Read], name: str) -> Curve:
     steps = np.array([reading.step for reading in readings], float)
     rows = [value_of(reading, name) for reading in readings]
     means, low, high = np.array([spread(row) for row in rows]).T
-    shares = all(np.isin(row, (0, 1)).all() for row in rows)
+    shares = all(np.isin(row[np.isfinite(row)], (0, 1)).all() for row in rows)
     return Curve(steps, means, None if shares else (low, high))
 
 

@@ -69,7 +69,8 @@ def course(history: "History", name: str) -> Course:
 
 def number(value: float) -> str:
     """Three digits or four, as people write them."""
-    return "–" if math.isnan(value) else f"{value:,.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.3g}"
+    digits = f"{value + 0.0:.3g}"  # without the sign of a zero
+    return "–" if math.isnan(value) else f"{value:,.0f}" if 1e3 <= abs(float(digits)) < 1e6 else digits
 
 
 def positions(steps: list[int]) -> list[float]:

@@ -47,7 +47,7 @@ def several(options: "Options", paths: Sequence[Path], beside: "Terminal") -> in
 
     def moved() -> "Moved":
         skipped = {str(path): str(error) for path, error in failed.items()}
-        return Moved(kept.setting, kept.rows, SOURCES[steps.source], skipped)
+        return Moved(kept.setting, rows(steps, kept), SOURCES[steps.source], skipped)
 
     try:
         with contextlib.redirect_stdout(sys.stderr):
@@ -55,11 +55,18 @@ def several(options: "Options", paths: Sequence[Path], beside: "Terminal") -> in
     except BaseException:
         leave(options, moved(), beside)
         raise
-    if kept.rows:
+    if rows(steps, kept):
         show(options, moved(), beside)
     if failed:
-        raise together(failed, len(kept.rows))
+        raise together(failed, len(rows(steps, kept)))
     return 0
+
+
+def rows(steps: "Steps", kept: "Kept") -> "list[Record]":
+    """The readings to show: all that are kept, or, where a step is a place among these checkpoints, those of them."""
+    from gnomon_lab.measuring import LASTING
+
+    return [row for row in kept.rows if steps.source in LASTING or row["step"] in steps.by_step]
 
 
 def ordered(options: "Options", paths: Sequence[Path], beside: "Terminal") -> "tuple[Steps, dict[Path, GnomonError]]":
@@ -100,7 +107,10 @@ def opened(options: "Options", steps: "Steps", beside: "Terminal") -> "tuple[Kep
     data = samples_of(options)
     asked = bool(options.quantities) or data.labels is None
     more = {} if asked else also(quantities)
-    files = [file for one in checkpoints for file in contents(one.path)]
+    files: list[Path] = []
+    for one in checkpoints:
+        with contextlib.suppress(CheckpointError):  # if one is gone, no output takes its place
+            files += contents(one.path)
     refuse(options.outputs(), [*files, *data.files, *files_of(options.model or "")])
     setting = setting_of(options, data, refilled.name) | {
         "samples_sha256": digest(data),
@@ -139,12 +149,22 @@ def digest(data: "Data") -> str:
 
 
 def read(steps: "Steps", kept: "Kept", reader: "Reader", beside: "Terminal") -> "dict[Path, GnomonError]":
-    """Has all checkpoints read; prints the expected time if it is long, and the progress."""
+    """Has all checkpoints read; prints the expected time if it is long, and the progress.
+
+    Returns:
+        Those that could not be read; what has no hash leaves the steps.
+    """
     from gnomon_lab.cli.measure_command import warnings_said
     from gnomon_lab.cli.progress import Progress
     from gnomon_lab.measuring import measure_each
 
-    unknown = [one for one in steps.by_step.values() if kept.find(one.sha256) is None]
+    unknown, failed = [], {}
+    for step, one in [*steps.by_step.items()]:
+        try:
+            unknown += [one] if kept.find(one.sha256) is None else []
+        except CheckpointError as error:
+            failed[one.path] = error
+            del steps.by_step[step]
     if kept.path is not None and len(unknown) < len(steps.by_step):
         say(
             f"{kept.path}: {in_words(len(steps.by_step) - len(unknown))} measured before, {len(unknown):,} to do",
@@ -165,7 +185,7 @@ def read(steps: "Steps", kept: "Kept", reader: "Reader", beside: "Terminal") -> 
                 say(f"{in_words(left)} to measure, about {duration(seconds)}{also}", beside)
             return record
 
-        return measure_each(steps, kept, timed, show=show)
+        return failed | measure_each(steps, kept, timed, show=show)
 
 
 def in_words(count: int) -> str:

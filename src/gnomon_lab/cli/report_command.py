@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
 def latest(name: str, root: Path) -> "list[Found]":
     """An experiment's latest run and all seeds of its setting; prints on stderr which it uses."""
     from gnomon_lab.cli.terminal import Terminal
-    from gnomon_lab.report.setting import DEFAULT, setting
+    from gnomon_lab.report.setting import DEFAULT, elsewhere, setting
     from gnomon_lab.runs import all_runs, finished_runs
 
     terminal, shown = Terminal(stderr=True), experiment(name)
@@ -59,11 +59,13 @@ def latest(name: str, root: Path) -> "list[Found]":
     for sentence in damaged:
         say(f"left out: {sentence}", terminal)
     if not finished:
-        begun = [setting(shown, run) for run in all_runs(root, name)[0]]
-        got = f"an unfinished one, {begun[-1]}" if begun else "none"
-        options = f" {begun[-1]}" if begun and begun[-1] != DEFAULT else ""
-        advice = f"Call `gnomon run {name}{options}` to finish it." if begun else f"Call `gnomon run {name}` first."
-        raise DataError(name, f"a finished run in {root}", got, advice)
+        begun = all_runs(root, name)[0]
+        if not begun:
+            raise DataError(name, f"a finished run in {root}", "none", f"Call `gnomon run {name}` first.")
+        words = setting(shown, begun[-1])
+        options = ("" if words == DEFAULT else f" {words}") + f" --seeds {begun[-1].seed}" + elsewhere(root)
+        advice = f"Call `gnomon run {name}{options}` to finish it."
+        raise DataError(name, f"a finished run in {root}", f"an unfinished one, {words}", advice)
     usual = [run for run in finished if run.has_one_of([shown.small])]
     last = (usual or finished)[-1]
     seeds = [run for run in finished if run.digest == last.digest]

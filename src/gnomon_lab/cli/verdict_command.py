@@ -181,6 +181,9 @@ def histories(path: Path, arm: str | None) -> "Iterator[tuple[str, History]]":
         yield "", History.load(path)
         return
     arms = by_arm(read_records(path))  # which raises where a history would warn
+    if not arms:  # a first line that is not yet complete
+        yield "", from_records([])
+        return
     if arm is not None and arm not in arms:
         raise DataError("--arm", f"one of {', '.join(arms)}", repr(arm), "Correct it.")
     for each in arms if arm is None else [arm]:

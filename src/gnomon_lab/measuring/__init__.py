@@ -12,10 +12,11 @@ from gnomon_lab.measuring.ready import ready
 from gnomon_lab.measuring.refilled import Refilled
 from gnomon_lab.measuring.samples import Data, load_data
 from gnomon_lab.measuring.shown import COLUMNS, Summary, as_json, as_report, in_samples, shown
-from gnomon_lab.measuring.steps import SOURCES, Steps, by_step
+from gnomon_lab.measuring.steps import LASTING, SOURCES, Steps, by_step
 
 __all__ = [
     "COLUMNS",
+    "LASTING",
     "SOURCES",
     "Checkpoint",
     "Data",

@@ -19,8 +19,14 @@ from gnomon_lab.runs.checkpoint import State, load_checkpoint
 
 ZIP = b"PK\x03\x04"
 """How the archives that `torch.save` writes begin."""
-HARMLESS = (argparse.Namespace, pathlib.PosixPath)
-"""Classes other than tensors in checkpoints whose construction does nothing: the options of a training script."""
+HARMLESS = (
+    argparse.Namespace,
+    *((pathlib.PosixPath, f"{module}.PosixPath") for module in ("pathlib", "pathlib._local")),
+)
+"""Classes other than tensors in checkpoints whose construction does nothing: the options of a training script.
+
+Paths by either of the names that they have in different versions of Python.
+"""
 
 
 def read_weights(path: Path) -> list[Weights]:

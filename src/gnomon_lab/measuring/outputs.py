@@ -19,24 +19,32 @@ CLOSE = 1e-4
 """How near to 1 probabilities sum, in float32."""
 
 
-def take_outputs(network: nn.Module, x: Shaped[Tensor, "n *d"], *, layer: str | None, position: Position) -> str | None:
+def take_outputs(
+    network: nn.Module,
+    x: Shaped[Tensor, "n *d"],
+    *,
+    layer: str | None,
+    position: Position,
+    labelled: int | None = None,
+) -> str | None:
     """Makes the network output one row of logits per sample: those of a layer and of a position, where these are named.
 
-    For all positions, it outputs a row for each, which `Probe` separates.
+    For all positions, it outputs a row for each, which `Probe` separates. If positions are `labelled`, as many as have
+    a label, the outputs must have as many.
 
     Returns:
         What its outputs are if they are not logits, in a sentence.
 
     Raises:
         RangeError: if the network has no such layer, or its outputs no such position.
-        ShapeError: if its outputs are not rows of logits, and cannot be converted to them.
+        ShapeError: if its outputs are not rows of logits, and cannot be converted to them, or labels are of others.
         DataError: if it needs several inputs, or raises what is no GnomonError.
     """
     require_one_input(network)
     some = x[:FEW] if len(x) > 1 else torch.cat([x, x])
     with running(x):
         if layer is not None or position is not None or not plain(tried(network, some), len(some)):
-            attach(network, layer, position)
+            attach(network, layer, position, labelled)
         logits = tried(network, some)
     kind = normalised(logits)
     if kind is None:
@@ -76,7 +84,7 @@ def plain(output: object, n: int) -> bool:
     return isinstance(output, Tensor) and output.ndim == 2 and len(output) == n
 
 
-def attach(network: nn.Module, layer: str | None, position: Position) -> None:
+def attach(network: nn.Module, layer: str | None, position: Position, labelled: int | None) -> None:
     """Makes the network output what `rows` returns for its outputs, or for those of a layer."""
     samples: list[int] = []
     seen: list[object] = []
@@ -90,12 +98,12 @@ def attach(network: nn.Module, layer: str | None, position: Position) -> None:
 
     def end(module: nn.Module, inputs: object, output: object) -> Tensor:
         if layer is None:
-            return rows(output, samples[0], position)
+            return rows(output, samples[0], position, labelled)
         if not seen:
             raise ShapeError("--logits", "a layer that the forward pass calls", repr(layer), "Choose another.")
         last = seen[-1]
         seen.clear()
-        return rows(last, samples[0], position)
+        return rows(last, samples[0], position, labelled)
 
     network.register_forward_pre_hook(begin, prepend=True)
     if layer is not None:
@@ -103,7 +111,7 @@ def attach(network: nn.Module, layer: str | None, position: Position) -> None:
     network.register_forward_hook(end)
 
 
-def rows(output: object, n: int, position: Position) -> Float[Tensor, "n *c"]:
+def rows(output: object, n: int, position: Position, labelled: int | None) -> Float[Tensor, "n *c"]:
     """The outputs as one row per sample: given alone or as `logits` of a container, for all positions or for one.
 
     Raises:
@@ -127,6 +135,9 @@ def rows(output: object, n: int, position: Position) -> Float[Tensor, "n *c"]:
             raise no_rows(n, f"{shape}, rows of {shape[1]} positions", advice)
         if not -shape[1] <= position < shape[1]:
             raise RangeError("--position", f"{-shape[1]} to {shape[1] - 1}", position, "Name one of these.")
+        if labelled not in (None, shape[1]):
+            advice = "Save one for each, and -100 where there is none."
+            raise ShapeError("--data", f"labels at {shape[1]} positions, as the outputs have", labelled, advice)
         return logits[:, position]
     if position is not None:
         raise no_rows(n, f"{shape}, without positions in the midst", "Leave out --position.")

@@ -56,7 +56,9 @@ def ready(
         DataError: if the network does not take the samples, or no quantity can be measured, or not all that have to be.
     """
     position = how.get("position")
-    outputs = take_outputs(network, data.x, layer=logits, position=position)
+    of_positions = data.labels is not None and data.labels.ndim == 2
+    labelled = data.labels.shape[1] if of_positions and data.labels is not None else None
+    outputs = take_outputs(network, data.x, layer=logits, position=position, labelled=labelled)
     if outputs is not None:
         say(outputs)
     data = data.at(position)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._extras import extra
-from gnomon.data import digits, find, home, load_images, standardise
+from gnomon.data import digits, find, home, load_images, split_of, standardise
 from gnomon.errors import DataError, RangeError, ShapeError
 from gnomon_lab.measuring.arrays import Array, members
 
@@ -89,8 +89,13 @@ def load_data(
         ShapeError: if inputs and labels differ in number, or the inputs have only one axis.
     """
     path = home("measure(--data)", name)
-    if split is not None and path.suffix in (".npz", ".parquet"):
+    one_file = path.suffix in (".npz", ".parquet")
+    if split is not None and one_file:
         raise DataError("--split", "none for one file", repr(split), "Leave it out, or name a folder.")
+    if data_dir is not None and (one_file or name == "digits"):
+        raise DataError("--data-dir", f"none for {'one file' if one_file else name}", str(data_dir), "Leave it out.")
+    if seed != 0 and name != "digits":
+        raise DataError("--seed", "none for data that are not split by it", seed, "Leave it out, or take digits.")
     if name == "digits":
         data = of_digits(split or "train", samples, seed)
     elif path.suffix == ".npz":
@@ -246,8 +251,8 @@ def rows_of(parts: Iterable[Any], n: int) -> Iterator[Any]:
 
 def of_image_file(path: Path, samples: int | None) -> Data:
     """The images of one file, which is all of its split."""
-    split = path.stem.partition("-")[0]
-    files = [other for other in path.parent.glob("*.parquet") if other.stem.partition("-")[0] == split]
+    split = split_of(path)
+    files = [other for other in path.parent.glob("*.parquet") if split_of(other) == split]
     if len(files) > 1:
         raise DataError(
             "--data",
@@ -255,7 +260,8 @@ def of_image_file(path: Path, samples: int | None) -> Data:
             f"{path.name}, one of {len(files)} of {split!r}",
             f"Name the folder, {path.parent}, and --split {split}.",
         )
-    return of_images(str(path.parent), split, samples, None)._replace(source=path.name, split=None)
+    # An absolute path, because a relative one may be a data set's name.
+    return of_images(str(path.parent.absolute()), split, samples, None)._replace(source=path.name, split=None)
 
 
 def a_file(path: Path) -> None:

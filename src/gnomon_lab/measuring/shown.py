@@ -113,9 +113,10 @@ def by_reason(left_out: Mapping[str, str]) -> dict[str, list[str]]:
 
 def figures(values: Mapping[str, Tensor]) -> tuple[Curves, ...]:
     """How per-sample values spread, separately for right and wrong samples where there are both; empty without any."""
-    spread = {name: value.double() for name, value in values.items() if value.ndim == 1}
+    spread = {name: value.double() for name, value in values.items() if of_samples(name, value)}
     right = spread.pop("accuracy", None)
     spread.pop("nearest_mean_disagreement", None)  # 0 or 1, about which the mean says everything
+    spread = {name: value for name, value in spread.items() if right is None or len(value) == len(right)}
     if not spread:
         return ()
     kinds: dict[str, Tensor | None] = {"all samples": None}
@@ -139,6 +140,11 @@ def figures(values: Mapping[str, Tensor]) -> tuple[Curves, ...]:
     )
     title = "How the quantities spread over the samples"
     return (Curves("samples", title, caption, "share of the samples (%)", panels, log_x=False),)
+
+
+def of_samples(name: str, value: Tensor) -> bool:
+    """Whether these are finite numbers, one for each sample, and not for each layer or direction."""
+    return value.ndim == 1 and about(name).axes in (None, ("n",)) and bool(value.isfinite().all())
 
 
 def title_of(name: str) -> str:

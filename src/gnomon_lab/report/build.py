@@ -1,7 +1,6 @@
 """From a run's folder to its figures and its page."""
 
 import os
-import shlex
 from functools import partial
 from pathlib import Path
 
@@ -10,14 +9,11 @@ from gnomon_lab.experiment import Experiment
 from gnomon_lab.report.cost import cost
 from gnomon_lab.report.drawing import save
 from gnomon_lab.report.page import Report, Table, write
-from gnomon_lab.report.setting import DEFAULT, setting
+from gnomon_lab.report.setting import DEFAULT, elsewhere, setting
 from gnomon_lab.report.worth import by_arms, in_details, in_sight
 from gnomon_lab.runs import Found
 from gnomon_lab.runs.files import replace_file
 from gnomon_lab.settings import Settings
-
-USUAL = Path("runs")
-"""The default of --runs."""
 
 
 def build(experiment: Experiment[Settings], found: Found) -> Path:
@@ -80,9 +76,7 @@ def then(experiment: Experiment[Settings], found: Found) -> str:
     # From inside, a run's folder is named by less than what it lies in.
     named = len(found.folder.parts) > 1 and ".." not in found.folder.parts[-2:]
     folder = found.folder if named else Path(os.path.abspath(found.folder))  # noqa: PTH100, as it is named
-    options, root = "" if words == DEFAULT else f" {words}", folder.parent.parent
-    if root not in (USUAL, USUAL.resolve()):
-        options += f" --runs {shlex.quote(str(root))}"
+    options = ("" if words == DEFAULT else f" {words}") + elsewhere(folder.parent.parent)
     return (
         f"What next: `gnomon run {experiment.name}{options} --seeds 0-4` shows how far it depends on chance, `gnomon "
         "list` names the other experiments, and docs/getting-started.md reads a network of your own while it trains."

@@ -1,5 +1,8 @@
 """A run's setting, as options of `gnomon run`."""
 
+import shlex
+from pathlib import Path
+
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.runs import Found
 from gnomon_lab.runs.find import plain
@@ -7,12 +10,19 @@ from gnomon_lab.runs.options import option
 from gnomon_lab.settings import Settings
 
 DEFAULT = "default setting"
+USUAL = Path("runs")
+"""The folder of all runs, if no other is named."""
 
 
 def setting(experiment: Experiment[Settings], found: Found) -> str:
     """`DEFAULT`, or the options that differ from it, or from that of `--paper` if fewer do."""
     small, paper = _options(found, experiment.small), ["--paper", *_options(found, experiment.paper)]
     return " ".join(paper if len(paper) < len(small) else small) or DEFAULT
+
+
+def elsewhere(root: Path) -> str:
+    """The option that names the folder of all runs, with a space before it; nothing for the usual one."""
+    return "" if root in (USUAL, USUAL.resolve()) else f" --runs {shlex.quote(str(root))}"
 
 
 def _options(found: Found, base: object) -> list[str]:

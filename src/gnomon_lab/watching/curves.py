@@ -77,8 +77,10 @@ class Curves:
             column.append(number)
 
     def last(self) -> dict[str, float]:
-        """The numbers of the latest reading that has each quantity."""
-        return {name: column[-1] for name, column in self._columns.items()}
+        """The numbers of the last reading; infinity for what had no value."""
+        there = len(self._steps)
+        columns = self._columns.items()
+        return {name: column[-1] for name, column in columns if len(column) == there and not math.isnan(column[-1])}
 
     def steps(self) -> Steps:
         """All steps, ascending."""

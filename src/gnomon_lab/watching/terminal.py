@@ -96,7 +96,7 @@ def in_order(names: Iterable[str]) -> list[str]:
 
 
 def _of_run(curve: Curve, watched: Watched, console: Console) -> Text:
-    quiet = time.time() - curve.changed
+    quiet = max(0, time.time() - curve.changed)  # another machine's clock may be ahead
     when = "finished" if curve.finished else f"nothing for {quiet:,.0f} s" if quiet >= 60 else f"last {quiet:.0f} s ago"
     when = when if watched.there else f"there is no {watched.path} any more"
     words = console.render_str(f"{curve.label}: step {curve.curves.last_step:,}, {when}")
@@ -141,5 +141,5 @@ def _colour(place: int) -> str:
 
 
 def _numbers(curve: Curve) -> str:
-    numbers = curve.curves.last()
-    return ", ".join(f"{name} {value:.4g}" for name, value in numbers.items() if not name.endswith((".q25", ".q75")))
+    numbers = {name: f"{value:.4g}" if math.isfinite(value) else "–" for name, value in curve.curves.last().items()}
+    return ", ".join(f"{name} {value}" for name, value in numbers.items() if not name.endswith((".q25", ".q75")))
