@@ -116,14 +116,18 @@ def counts(networks: Sequence[Watched], scores: Sequence[Scores]) -> dict[str, i
 
 
 def beyond(networks: Networks, scores: Scored, rival: Scored, draws: Draws) -> Numbers:
-    """By how much the AUROC in families left out is above a rival's, which is asked about the same networks."""
-    same = {
-        name: [np.where(np.isnan(own), np.nan, theirs) for own, theirs in zip(scores[name], rival[name], strict=True)]
-        for name in networks
-    }
-    value, drawn = areas(networks, scores, draws).left_out()
-    theirs, drawn_theirs = areas(networks, same, draws).left_out()
+    """By how much the AUROC in families left out is above a rival's; both are asked about networks that both score."""
+    value, drawn = areas(networks, where(scores, rival), draws).left_out()
+    theirs, drawn_theirs = areas(networks, where(rival, scores), draws).left_out()
     return spread(value - theirs, drawn - drawn_theirs)
+
+
+def where(scores: Scored, other: Scored) -> dict[str, list[Scores]]:
+    """The scores, where there are others too."""
+    return {
+        name: [np.where(np.isnan(theirs), np.nan, own) for own, theirs in zip(scores[name], other[name], strict=True)]
+        for name in scores
+    }
 
 
 def turned(scores: Scored, signs: Mapping[str, float]) -> Scored:
