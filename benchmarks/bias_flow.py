@@ -1,10 +1,9 @@
 """The flow of the bias at a fixed rotation: all events of 10,000 points by their closed form, and by SciPy.
 
 Beside the closed form, SciPy's integrator with the plain right side, which counts the truncated points: stopped by an
-event at each point and started again behind it; and without events, where it has to find each jump by small steps.
+event at each point and started again behind it, where the share of truncated points is constant in between; and
+without events, where it has to find each jump by small steps, and the points are sorted.
 """
-
-import time
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ def with_events(points, target, cut, last):
     ahead, now, met = np.sort(points[(points > cut) & (points < target)]), 0.0, []
 
     def right_side(_, c):
-        return (points <= behind).mean() * (target - c)
+        return share * (target - c)
 
     behind = cut
     for point in ahead:
@@ -29,21 +28,23 @@ def with_events(points, target, cut, last):
         def crossed(_, c, point=point):
             return c[0] - point
 
-        crossed.terminal = True
+        crossed.terminal, share = True, (points <= behind).mean()
         solved = solve_ivp(right_side, (now, last), [cut], "DOP853", events=crossed, rtol=1e-11, atol=1e-13)
         if solved.status == 0:
             return solved.y[0, -1], met
         now, cut, behind = solved.t_events[0][0], point, point
         met.append(now)
+    share = (points <= behind).mean()
     solved = solve_ivp(right_side, (now, last), [cut], "DOP853", rtol=1e-11, atol=1e-13)
     return solved.y[0, -1], met
 
 
 def without_events(points, target, cut, last):
     """Where the cut is at the last time, by an integrator that is not told of the jumps, at half the digits."""
+    ordered = np.sort(points)
 
     def right_side(_, c):
-        return (points <= c).mean() * (target - c)
+        return np.searchsorted(ordered, c[0], "right") / len(ordered) * (target - c)
 
     return solve_ivp(right_side, (0, last), [cut], "DOP853", rtol=1e-6, atol=1e-6).y[0, -1]
 
@@ -64,13 +65,16 @@ if __name__ == "__main__":
     print(f"  {'bias_flow':<44} {1e3 * ours:10.2f} ms        1 x")
     seen, cuts = (points @ rotation.T).numpy(), -(flow.beta[0] @ rotation.T).numpy()
     for name, integrate in (("SciPy, without events", without_events), ("SciPy, stopped at each event", with_events)):
-        start = time.process_time()
-        found = [integrate(seen[:, r], 6.0, -2.0, last) for r in range(width)]
-        took = all_took[name] = time.process_time() - start
+        took, found = median_seconds(lambda run=integrate: [run(seen[:, r], 6.0, -2.0, last) for r in range(width)], 3)
+        all_took[name] = took
         ends = [part[0] if isinstance(part, tuple) else part for part in found]
         off = max(abs(end - cut) for end, cut in zip(ends, cuts, strict=True))
         print(f"  {name:<44} {1e3 * took:10.2f} ms {took / ours:8.0f} x   off by {off:.1e}")
-    keep(title, all_took, rounds=25, clock="processor")
+    keep(f"{title}; SciPy three rounds", all_took, rounds=25, clock="processor")
+    million = torch.randn(1_000_000, width, generator=generator, dtype=torch.float64)
+    longer, _ = median_seconds(lambda: bias_flow(million, target, beta, rotation, times), rounds=5)
+    keep(title.replace(f"{count:,}", f"{len(million):,}"), {"bias_flow": longer}, rounds=5, clock="processor")
+    print(f"  a hundred times the points take {longer / ours:.0f} times as long")
     events = [p[(p > 0) & (p <= last)].sort().values.numpy() for p in flow.passed.T]
     late = max(np.abs(mine - theirs[1]).max() for mine, theirs in zip(events, found, strict=True))
     print(f"  {sum(map(len, events)):,} events, times equal to {late:.1e}")

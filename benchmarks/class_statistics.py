@@ -71,9 +71,9 @@ def three_passes():
         deviations = part - means[its]
         within += deviations.mT @ deviations
     differ = 0
-    for part, _ in batches():
+    for part, its in zip(features.split(BATCH), logits.split(BATCH), strict=True):
         apart = part.norm(dim=1, keepdim=True) ** 2 + means.norm(dim=1) ** 2 - 2 * part @ means.mT
-        differ += (apart.argmin(1) != (part @ weight.mT).argmax(1)).sum()
+        differ += (apart.argmin(1) != its.argmax(1)).sum()
     return plain_metrics(means, within / N, differ / N)
 
 

@@ -36,9 +36,7 @@ def contenders(n):
         "a loop over classes": lambda: loop_over_classes(x, coefficients),
     }
     if XRFMLaplace is None:
-        print(
-            "xrfm is not installed: pip install -e '.[bench]'. At n = 2,000 it took 15 s (l2_high_dim) and 39 s (l2)."
-        )
+        print("xrfm is not installed: pip install -e '.[bench]'. At n = 2,000 version 0.4.5 took 8 s.")
         return ways
     for name, kernel in (("l2_high_dim", XRFMHighDim), ("l2", XRFMLaplace)):
         # Its exponent is 1 for the Laplace kernel; it sums where we average.

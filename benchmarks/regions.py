@@ -1,6 +1,6 @@
 """Linear regions of a plane, beside SplineCam (Humayun et al., CVPR 2023).
 
-SplineCam needs graph-tool, which is on no package index for Python; where it is not installed, its times are those that
+SplineCam needs graph-tool, which is not on PyPI, and is not run here: its times are those that
 were measured on a machine of this kind with graph-tool 2.45, one thread: 0.7 s for 447 regions (2-20-20-2), 8.7 s for
 6,248 (2-50-50-50-2), 1.0 s for 324 (784-200-200-200-2), with affine maps in float32. It is compared by the time a
 region, since the networks are not the same draws.
