@@ -95,7 +95,9 @@ def numbers(name: str, values: object) -> Tensor:
         values = np.array(values)  # torch would index a pandas.Series, whose labels are no positions
     try:
         # Not on a default device, which may have no float64.
-        return torch.as_tensor(values, dtype=torch.float64, device=None if isinstance(values, Tensor) else "cpu")
+        return torch.as_tensor(
+            values, dtype=torch.float64, device=values.device if isinstance(values, Tensor) else "cpu"
+        )
     except (TypeError, ValueError) as error:
         kind = ShapeError if isinstance(error, ValueError) else ArgumentTypeError
         expected, advice = "numbers, or lists of them of one length", "Leave out what is no number, or pass a tensor."

@@ -544,6 +544,8 @@ def test_a_page_draws_what_each_sample_has_alone(folder, measured):
     page = Path("page.html").read_text()
     assert "Jacobian norm" in page
     assert "Layer spectra" not in page
+    measured("small.pt", "nets:small", "some.npz", "--quantities", "hessian_eigenvalues", "--report", "page.html")
+    assert "How the quantities spread" not in Path("page.html").read_text()
 
 
 @pytest.mark.parametrize("option", [("--seed", "7"), ("--data-dir", ".")])
@@ -620,7 +622,7 @@ def test_axes_of_shares_are_from_0_to_1():
     for name in ("centroid_alignment", "jacobian_norm", "self_duality", "log_probability", "another"):
         assert share_axis(name, [0.5]) is None
     values = {"jacobian_alignment": torch.tensor([0.0, 1.0]), "jacobian_norm": torch.tensor([1.0, 2.0])}
-    panels = figures(values)[0].panels
+    panels = figures(values, 2)[0].panels
     assert [(panel.title, panel.y_range) for panel in panels] == [
         *(("Jacobian alignment", (0.0, 1.0)), ("Jacobian norm", None))
     ]

@@ -75,14 +75,18 @@ def test_null_is_told_from_what_a_reading_does_not_have(tmp_path):
     assert curves.names == ["a", "b"]
     np.testing.assert_array_equal(curves.column("a"), [UNMEASURED, math.nan, UNMEASURED])
     np.testing.assert_array_equal(curves.column("b"), [math.nan, 2, UNMEASURED])
-    assert curves.last() == {"a": UNMEASURED, "b": UNMEASURED}
+    assert curves.last() == (2, {"a": UNMEASURED, "b": UNMEASURED})
 
 
 def test_the_last_reading_has_nothing_of_those_before(tmp_path):
     path = tmp_path / "history.jsonl"
     path.write_text(line(100, loss=2.0, nc1=0.5) + line(101, loss=1.0))
     (curves,) = followed(path).arms.values()
-    assert curves.last() == {"loss": 1.0}
+    assert curves.last() == (101, {"loss": 1.0})
+    watched = Watched(path, ["nc1"])
+    watched.look()
+    ((curves,),) = ([one.curves for one in watched.curves()],)
+    assert curves.last() == (100, {"nc1": 0.5})
 
 
 def test_extremes_are_left_out_and_quartiles_kept(tmp_path):
@@ -90,7 +94,7 @@ def test_extremes_are_left_out_and_quartiles_kept(tmp_path):
     history = gnomon.History(path)
     history.append(gnomon.Reading(4, {"test/nc1": np_tensor([1.0, 2.0, 3.0])}, {"logits": 0.1}))
     (curves,) = followed(path).arms.values()
-    assert curves.last() == {"test/nc1": 2.0, "test/nc1.q25": 1.5, "test/nc1.q75": 2.5}
+    assert curves.last() == (4, {"test/nc1": 2.0, "test/nc1.q25": 1.5, "test/nc1.q75": 2.5})
 
 
 def np_tensor(numbers):

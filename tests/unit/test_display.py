@@ -168,9 +168,10 @@ def test_what_is_empty_says_so():
 
 
 @pytest.mark.parametrize(
-    ("value", "digits"), [(999.4, "999"), (999.7, "1,000"), (1000.2, "1,000"), (-0.0, "0"), (999_999.7, "1e+06")]
+    ("value", "digits"),
+    [(999.4, "999"), (999.7, "1,000"), (1000.2, "1,000"), (-0.0, "0"), (999_600.0, "999,600"), (999_999.7, "1e+06")],
 )
 def test_numbers_are_rounded_before_they_are_written(value, digits):
     history = History()
     history.append(Reading(0, {"loss": torch.tensor(value, dtype=torch.float64)}, {}))
-    assert digits in str(history).split()
+    assert str(history).splitlines()[2].split()[1] == digits

@@ -126,6 +126,7 @@ def test_of_the_whole_only_the_division_into_batches_is_left_to_chance():
     one_by_one = gnomon.gradient_noise_scale(spread(rows, torch.ones(64, dtype=torch.long)), whole=True)
     torch.testing.assert_close(one_by_one.value, truth)
     assert one_by_one.error == 0
+    assert gnomon.gradient_noise_scale(spread(rows[:2], torch.ones(2, dtype=torch.long)), whole=True).error == 0
 
 
 def test_samples_that_are_refused_leave_nothing_behind():
@@ -140,6 +141,7 @@ def test_samples_that_are_refused_leave_nothing_behind():
     plain.update(model, x, labels)
     assert sums.compute().sizes.tolist() == plain.compute().sizes.tolist()
     torch.testing.assert_close(sums.compute().norm, plain.compute().norm)
+    torch.testing.assert_close(sums.compute().deviations, plain.compute().deviations)
 
 
 def test_leaving_out_a_batch_is_done_without_its_gradient():

@@ -58,6 +58,11 @@ def test_where_only_rounding_tells_the_entries_apart_there_is_no_correlation(dty
     torch.testing.assert_close(nfa_correlation(sums, weight.T @ weight), torch.zeros((), dtype=dtype))
 
 
+def test_an_agop_beyond_the_dtype_has_no_correlation_of_0():
+    rows = Factored(1e20 * normal(3, 5).float())
+    assert nfa_correlation(normal(4, 5).float(), rows, power=1).isnan()
+
+
 def test_gradient_and_dtypes():
     def of_both(weight, rows):
         return torch.stack([nfa_correlation(weight, rows.T @ rows, power=power) for power in (0.5, 1)])

@@ -100,7 +100,6 @@ def test_squares_beyond_the_range_of_float16(size):
         torch.testing.assert_close(found.float() / size, expected / size, rtol=4e-3, atol=4e-3)
 
 
-@pytest.mark.bad_input
 def test_samples_may_be_numbers():
     def curve(x):
         return torch.stack([x, x.square()], 1)
@@ -111,8 +110,15 @@ def test_samples_may_be_numbers():
     torch.testing.assert_close(gnomon.singular_values(curve, x, k=1).value[:, 0].detach(), norms)
     torch.testing.assert_close(gnomon.stable_rank(operator).value, torch.ones(3))
     torch.testing.assert_close(gnomon.explained_variance_ratio(operator).value, torch.ones(3))
+    torch.testing.assert_close(gnomon.effective_rank(operator).value, torch.tensor(1.0))
+    outer = (1 + 4 * x.square()).mean()[None, None]
+    torch.testing.assert_close(gnomon.agop(operator).value.detach(), outer)
+    sums = gnomon.AGOP()
+    sums.update(curve, x)
+    torch.testing.assert_close(sums.compute()[""].dense(), outer.double())
 
 
+@pytest.mark.bad_input
 def test_values_that_the_dtype_does_not_hold_are_refused():
     layer = nn.Linear(4, 4, bias=False).half().requires_grad_(False)
     layer.weight.fill_(6e4)

@@ -106,7 +106,7 @@ class Before:
 
     def rows(self, gradient: Tensor) -> Float[Tensor, "r p"]:
         """The gradients of one output at each sample."""
-        return gradient.flatten(1)
+        return gradient.reshape(len(gradient), -1)
 
     def width(self, gradient: Tensor) -> int:
         """The number of entries of the layer's input."""

@@ -107,11 +107,12 @@ class GeneralFlow:
             not detected.
         Raises:
             ShapeError: if β and R do not fit the points.
-            RangeError: if an R is not orthogonal, or the times are not as described, or anything is NaN, infinite or
-                beyond 1e70, or rtol is not from 1e-13 to 0.001.
+            RangeError: if an R is not orthogonal, or the times are not as described, or anything is NaN or infinite,
+                or heights R(x + β) at the start are beyond 1e70, or rtol is not from 1e-13 to 0.001.
             ConvergenceError: if the integrator gives up, or needs more right-hand sides between two times than 20,000
                 and than 30 per layer, point and coordinate, or finds no continuation where many points meet at
-                surfaces, as those of a lattice may.
+                surfaces, as those of a lattice may, or if points that slide leave their surfaces by rounding, as at a
+                large rtol.
         Cost: for each event about fifty forward and backward passes, O(l n q²) each. With one layer, points enter
             through the clusters' moments: about twenty right-hand sides, O(k q² + q⁴) each, and as many passes over all
             points, O(n q²).

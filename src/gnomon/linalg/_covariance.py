@@ -135,7 +135,7 @@ class Factored:
         return Factored(self.rows.to(dtype))
 
     def __truediv__(self, divisor: Tensor | float | int) -> "Factored":
-        return Factored(self.rows / torch.as_tensor(divisor, dtype=self.rows.dtype).sqrt())
+        return Factored(self.rows / torch.as_tensor(divisor, dtype=self.rows.dtype, device=self.rows.device).sqrt())
 
     def __add__(self, other: "Dense | Factored") -> "Dense | Factored":
         if isinstance(other, Dense):

@@ -32,7 +32,16 @@ class BatchSums:
         self._sizes: list[int] = []
 
     def add(self, model: nn.Module, x: Shaped[Tensor, "n *d"], labels: Real[Tensor, "n *y"]) -> None:
-        """Adds some samples; none of them where one is refused."""
+        """Adds some samples; where one is refused, all is as before."""
+        before = self._generator.get_state(), self._sums, self._sizes
+        try:
+            self._add(model, x, labels)
+        except BaseException:
+            state, self._sums, self._sizes = before
+            self._generator.set_state(state)
+            raise
+
+    def _add(self, model: nn.Module, x: Shaped[Tensor, "n *d"], labels: Real[Tensor, "n *y"]) -> None:
         _checks.samples(1, x=x, labels=labels)
         _checks.finite(x=x)
         parameters = trainable(model, x)

@@ -27,7 +27,7 @@ def _centred(matrix: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
     matrix = scaled(matrix)
     centred = matrix - matrix.mean()
     rounding = roundings(len(matrix)) * torch.finfo(matrix.dtype).eps * torch.linalg.matrix_norm(matrix.detach())
-    return torch.where(torch.linalg.matrix_norm(centred.detach()) > rounding, centred, 0)
+    return torch.where(torch.linalg.matrix_norm(centred.detach()) <= rounding, 0, centred)  # NaN stays
 
 
 def root_of(covariance: Covariance) -> Covariance:

@@ -245,7 +245,7 @@ def products_of(part: TapeProducts, seed: int) -> Products:
         (n, c, math.prod(d)),
         like,
         lambda u: part.right(u.to(dtype).view(n, *d)).to(like),
-        lambda v: part.left(v.to(dtype)).flatten(1).to(like),
+        lambda v: part.left(v.to(dtype)).reshape(n, -1).to(like),
         part.first,
         seed,
     )

@@ -204,7 +204,7 @@ def look(
 
 def agop_in_brief(model: nn.Module, x: Tensor, memory: int | None) -> Covariance:
     """An AGOP of one row per sample, computed by one backward pass instead of c."""
-    return Factored(look(model, x, "centroid", {}, memory).flatten(1))
+    return Factored(look(model, x, "centroid", {}, memory).reshape(len(x), -1))
 
 
 IN_BRIEF: dict[Quantity, Quantity] = {

@@ -70,7 +70,8 @@ def course(history: "History", name: str) -> Course:
 def number(value: float) -> str:
     """Three digits or four, as people write them."""
     digits = f"{value + 0.0:.3g}"  # without the sign of a zero
-    return "–" if math.isnan(value) else f"{value:,.0f}" if 1e3 <= abs(float(digits)) < 1e6 else digits
+    long = math.isfinite(value) and abs(float(digits)) >= 1e3 and abs(round(value)) < 1e6
+    return "–" if math.isnan(value) else f"{value:,.0f}" if long else digits
 
 
 def positions(steps: list[int]) -> list[float]:

@@ -66,7 +66,10 @@ def rows(steps: "Steps", kept: "Kept") -> "list[Record]":
     """The readings to show: all that are kept, or, where a step is a place among these checkpoints, those of them."""
     from gnomon_lab.measuring import LASTING
 
-    return [row for row in kept.rows if steps.source in LASTING or row["step"] in steps.by_step]
+    if steps.source in LASTING:
+        return kept.rows
+    named = {one.sha256 for one in steps.by_step.values()}
+    return [row for row in kept.rows if row["checkpoint"]["sha256"] in named]
 
 
 def ordered(options: "Options", paths: Sequence[Path], beside: "Terminal") -> "tuple[Steps, dict[Path, GnomonError]]":

@@ -101,7 +101,7 @@ def as_report(summary: Summary) -> Report:
         summary=f"{in_samples(setting['samples'])}{accuracy}.",
         introduction="\n\n".join(paragraphs),
         table=Table(("", *COLUMNS), rows),
-        figures=figures(values),
+        figures=figures(values, setting["samples"]),
         details={"setting": setting, "seconds": summary.measured.seconds, "made with": machine()},
     )
 
@@ -111,12 +111,11 @@ def by_reason(left_out: Mapping[str, str]) -> dict[str, list[str]]:
     return {reason: [name for name in left_out if left_out[name] == reason] for reason in left_out.values()}
 
 
-def figures(values: Mapping[str, Tensor]) -> tuple[Curves, ...]:
+def figures(values: Mapping[str, Tensor], samples: int) -> tuple[Curves, ...]:
     """How per-sample values spread, separately for right and wrong samples where there are both; empty without any."""
-    spread = {name: value.double() for name, value in values.items() if of_samples(name, value)}
+    spread = {name: value.double() for name, value in values.items() if of_samples(name, value, samples)}
     right = spread.pop("accuracy", None)
     spread.pop("nearest_mean_disagreement", None)  # 0 or 1, about which the mean says everything
-    spread = {name: value for name, value in spread.items() if right is None or len(value) == len(right)}
     if not spread:
         return ()
     kinds: dict[str, Tensor | None] = {"all samples": None}
@@ -142,9 +141,11 @@ def figures(values: Mapping[str, Tensor]) -> tuple[Curves, ...]:
     return (Curves("samples", title, caption, "share of the samples (%)", panels, log_x=False),)
 
 
-def of_samples(name: str, value: Tensor) -> bool:
+def of_samples(name: str, value: Tensor, samples: int) -> bool:
     """Whether these are finite numbers, one for each sample, and not for each layer or direction."""
-    return value.ndim == 1 and about(name).axes in (None, ("n",)) and bool(value.isfinite().all())
+    axes = about(name).axes  # unknown for what is an estimate where outputs are many
+    one_each = axes == ("n",) or (axes is None and len(value) == samples) if value.ndim == 1 else False
+    return one_each and bool(value.isfinite().all())
 
 
 def title_of(name: str) -> str:

@@ -76,11 +76,12 @@ class Curves:
                 column.extend([ABSENT] * (place - len(column)))
             column.append(number)
 
-    def last(self) -> dict[str, float]:
-        """The numbers of the last reading; infinity for what had no value."""
-        there = len(self._steps)
-        columns = self._columns.items()
-        return {name: column[-1] for name, column in columns if len(column) == there and not math.isnan(column[-1])}
+    def last(self) -> tuple[int, dict[str, float]]:
+        """The last step with a quantity, and its numbers; infinity for what had no value. Raises if there is none."""
+        there = max(map(len, self._columns.values()))
+        return self._steps[there - 1], {
+            name: column[-1] for name, column in self._columns.items() if len(column) == there
+        }
 
     def steps(self) -> Steps:
         """All steps, ascending."""

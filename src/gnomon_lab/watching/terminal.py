@@ -55,7 +55,7 @@ def lines(watched: Watched) -> Iterator[str]:
         if news:
             latest = max(news, key=lambda curve: curve.version)
             others = f" (and {len(news) - 1} more)" if len(news) > 1 else ""
-            yield f"{latest.label}: step {latest.curves.last_step:,}: {_numbers(latest)}{others}"
+            yield f"{latest.label}: {_numbers(latest)}{others}"
         elif (why := watched.unmatched()) and why != said:
             said = why
             yield f"{watched.path}: {why}"
@@ -141,5 +141,8 @@ def _colour(place: int) -> str:
 
 
 def _numbers(curve: Curve) -> str:
-    numbers = {name: f"{value:.4g}" if math.isfinite(value) else "–" for name, value in curve.curves.last().items()}
-    return ", ".join(f"{name} {value}" for name, value in numbers.items() if not name.endswith((".q25", ".q75")))
+    """The last step with a quantity that is wanted, and its numbers."""
+    step, last = curve.curves.last()
+    numbers = {name: f"{value:.4g}" if math.isfinite(value) else "–" for name, value in last.items()}
+    listed = ", ".join(f"{name} {value}" for name, value in numbers.items() if not name.endswith((".q25", ".q75")))
+    return f"step {step:,}: {listed}"

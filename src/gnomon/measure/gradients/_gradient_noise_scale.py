@@ -64,7 +64,8 @@ def gradient_noise_scale(batch_gradients: BatchGradients, *, whole: bool = False
         inverse, without = _inverse_of_whole(sizes, norm.square(), sizes * squares)
     else:
         inverse, without = _inverse(sizes, norm, squares, along)
-    error = half_width(without) * ((1 - len(sizes) / sizes.sum()).sqrt() if whole else 1)
+    chance = 1 - len(sizes) / sizes.sum() if whole else sizes.new_ones(())
+    error = torch.where(chance > 0, half_width(without) * chance.sqrt(), 0)  # the half-width may be infinite
     low = inverse - error  # NaN where there is no noise without one of the batches
     # NaN where all gradients are 0.
     value = torch.where(inverse > 0, 1 / inverse, torch.inf).masked_fill(inverse.isnan(), 0)

@@ -165,12 +165,12 @@ def _cells(tape: Tape, before: Tensor, after: Tensor) -> tuple[Cell, Cell]:
     # A single sample was run together with a copy of itself, which does not count.
     ones[n:] = 0
     inputs = before, tape.x
-    sums = in_single(after[:n]).flatten(1).sum(1)
+    sums = in_single(after[:n]).reshape(n, -1).sum(1)
     cells = []
     for point, whole in zip(inputs, tape.gradients(after, inputs, ones), strict=True):
         centroid = whole[:n]
-        rows = in_single(centroid).flatten(1)
-        offset = sums - (rows * point[:n].flatten(1)).sum(1)
+        rows = in_single(centroid).reshape(n, -1)
+        offset = sums - (rows * point[:n].reshape(n, -1)).sum(1)
         radius = (rows.square().sum(1) + 2 * offset).to(centroid.dtype)
         _checks.held("model", "radii", radius)
         cells.append((centroid, radius if tape.create_graph else radius.detach()))

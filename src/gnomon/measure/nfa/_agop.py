@@ -80,7 +80,7 @@ def agop(
 
 
 def _sum(jacobian: Float[Tensor, "n c *d"]) -> Float[Tensor, "p p"]:
-    rows = jacobian.flatten(2).flatten(0, 1)
+    rows = jacobian.reshape(jacobian.shape[0] * jacobian.shape[1], -1)
     return rows.mT @ rows
 
 
