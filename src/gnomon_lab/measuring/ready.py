@@ -56,8 +56,8 @@ def ready(
         DataError: if the network does not take the samples, or no quantity can be measured, or not all that have to be.
     """
     position = how.get("position")
-    of_positions = data.labels is not None and data.labels.ndim == 2
-    labelled = data.labels.shape[1] if of_positions and data.labels is not None else None
+    labels = data.labels
+    labelled = labels.shape[1] if labels is not None and labels.ndim == 2 else None
     outputs = take_outputs(network, data.x, layer=logits, position=position, labelled=labelled)
     if outputs is not None:
         say(outputs)

@@ -144,8 +144,11 @@ def figures(values: Mapping[str, Tensor], samples: int) -> tuple[Curves, ...]:
 def of_samples(name: str, value: Tensor, samples: int) -> bool:
     """Whether these are finite numbers, one for each sample, and not for each layer or direction."""
     axes = about(name).axes  # unknown for what is an estimate where outputs are many
-    one_each = axes == ("n",) or (axes is None and len(value) == samples) if value.ndim == 1 else False
-    return one_each and bool(value.isfinite().all())
+    return (
+        value.ndim == 1
+        and (axes == ("n",) or (axes is None and len(value) == samples))
+        and bool(value.isfinite().all())
+    )
 
 
 def title_of(name: str) -> str:

@@ -61,8 +61,8 @@ def heavy_tails(parameters: Mapping[str, Float[Tensor, "*d"]]) -> HeavyTails:
 
     Source:
         Martin, Mahoney, arXiv:1810.01075; Martin, Peng, Mahoney, arXiv:2002.06716. The fit: Clauset, Shalizi, Newman,
-        arXiv:0706.1062, with the distance as in the package `powerlaw`, but that
-        equal eigenvalues count one after another.
+        arXiv:0706.1062, with the distance as in the package `powerlaw`, except that equal eigenvalues count one after
+        another.
     Args:
         parameters: the network's parameters, by name; those with one axis are left out.
     Returns:
