@@ -19,6 +19,8 @@ from gnomon.errors import GnomonError, UnsupportedModuleError
 
 FEW = 8
 """Samples used to check whether a layer gets them in their order."""
+MUCH = 10
+"""How many times farther than from itself a sample's outputs are with others beside it if samples mix."""
 
 
 def require_samples(model: Model, x: Shaped[Tensor, "n *d"], *, derivative: bool) -> None:
@@ -91,16 +93,26 @@ def require_independent_samples(model: Model, x: Shaped[Tensor, "n *d"]) -> bool
             "of its own, with all that it depends on.",
         ) from error
     # Networks with other random number generators, or with state, differ from themselves.
-    if differ(first, second) and not differ(first, beside(model, own, other)[0]):
+    if differ(first, second) and repeats(first, second, beside(model, own, other)[0]):
         raise UnsupportedModuleError(
             "model",
             "samples that do not mix",
-            f"outputs of a sample that change by {float((first - second).abs().max()):.2g}, where the "
+            f"outputs of a sample that change by {float(apart(first, second)):.2g}, where the "
             f"largest is {float(first.abs().max()):.2g}, with the samples beside it",
             "Usual causes: attention or a recurrent layer without batch_first, statistics over the batch. "
             "Let the network treat each sample by itself.",
         )
     return drawn
+
+
+def repeats(first: Shaped[Tensor, "c"], second: Shaped[Tensor, "c"], again: Shaped[Tensor, "c"]) -> bool:
+    """Whether the first outputs come again up to rounding, by much less than the second are from them."""
+    return not differ(first, again) and bool(apart(first, second) > MUCH * apart(first, again))
+
+
+def apart(one: Shaped[Tensor, "c"], other: Shaped[Tensor, "c"]) -> Shaped[Tensor, ""]:
+    """The largest difference."""
+    return (one - other).abs().max()
 
 
 def require_fixed_statistics(model: Model) -> None:
