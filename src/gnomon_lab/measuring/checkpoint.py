@@ -19,9 +19,10 @@ from gnomon_lab.runs.checkpoint import State, load_checkpoint
 
 ZIP = b"PK\x03\x04"
 """How the archives that `torch.save` writes begin."""
-HARMLESS = (
+HARMLESS: tuple[type | tuple[type, str], ...] = (
     argparse.Namespace,
-    *((pathlib.PosixPath, f"{module}.PosixPath") for module in ("pathlib", "pathlib._local")),
+    (pathlib.PosixPath, "pathlib.PosixPath"),
+    (pathlib.PosixPath, "pathlib._local.PosixPath"),
 )
 """Classes other than tensors in checkpoints whose construction does nothing: the options of a training script.
 
