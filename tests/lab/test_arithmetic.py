@@ -41,6 +41,26 @@ for choose in (
 """
 
 
+FLUSHED = """
+import torch
+from gnomon_lab.arithmetic import subnormals_as_zero
+
+def flushed():
+    return bool(torch.tensor(1e-39) * 1 == 0)
+
+for before in (False, True):
+    torch.set_flush_denormal(before)
+    with subnormals_as_zero():
+        assert flushed()
+    print(flushed())
+"""
+
+
+def test_subnormals_are_rounded_afterwards_as_before():
+    done = subprocess.run([sys.executable, "-c", FLUSHED], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == ["False", "True"]
+
+
 def test_convolutions_are_in_float32_whatever_was_chosen_before():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.splitlines() == ["ieee ieee False restored"] * 8

@@ -17,6 +17,7 @@ from safetensors.torch import save_file, save_model
 import gnomon
 from gnomon.data import digits, standardise
 from gnomon.models import mlp
+from gnomon_lab.measuring import load_data
 from gnomon_lab.measuring.quantities import CAUTION, DEFAULT, QUANTITIES, explanation
 from gnomon_lab.measuring.shown import figures, share_axis
 from gnomon_lab.runs.checkpoint import save_checkpoint
@@ -479,6 +480,8 @@ def test_table_of_features(folder, measured, complaint):
     write("some.parquet")
     expected = measured("small.pt", "nets:small", "some.npz", "--samples", "33")[0]["quantities"]
     assert measured("small.pt", "nets:small", "some.parquet", "--samples", "33")[0]["quantities"] == expected
+    parquet.write_table(pyarrow.table({"a": x[:, 0], "fine_label": labels}), "fine.parquet")
+    assert load_data("fine.parquet").x.shape == (N, 1)
     write("words.parquet", word=["a"] * N)
     assert "got others, word, in words.parquet" in complaint("small.pt", "nets:small", "words.parquet")
     write("missing.parquet", target=[0, 1, None, *labels[3:]])

@@ -260,7 +260,9 @@ def test_limit_decodes_no_more(tmp_path):
         load_images(str(tmp_path), "train")
 
 
-@pytest.mark.parametrize(("image", "label"), [("img", "label"), ("image", "labels"), ("img", "fine_label")])
+@pytest.mark.parametrize(
+    ("image", "label"), [("img", "label"), ("image", "labels"), ("img", "fine_label"), ("img", "y")]
+)
 def test_column_names_of_the_hub(tmp_path, image, label):
     write(tmp_path / "train.parquet", random_images(2), [1, 0], image=image, label=label)
     assert load_images(str(tmp_path), "train").labels.tolist() == [1, 0]

@@ -197,6 +197,17 @@ def test_saved_and_loaded_it_is_the_same(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["saved.jsonl"]
 
 
+def test_saving_leaves_other_files_alone(tmp_path):
+    beside, folder = tmp_path / "saved.jsonl.part", tmp_path / "folder"
+    beside.write_text("mine")
+    folder.mkdir()
+    filled().save(tmp_path / "saved.jsonl")
+    with pytest.raises(DataError, match=r"History\(path\): expected a file that can be written, got .*folder"):
+        filled().save(folder)
+    assert beside.read_text() == "mine"
+    assert {path.name for path in tmp_path.iterdir()} == {"folder", "saved.jsonl", "saved.jsonl.part"}
+
+
 def test_records_of_a_run_are_histories_by_their_arm(tmp_path):
     path = tmp_path / "records.jsonl"
     lines = [{"arm": arm, "step": step, "loss": step, "note": "x", "list": [1]} for arm in "ab" for step in (0, 5)]

@@ -1,13 +1,15 @@
 """Data sets as `Samples`: digits, XOR clusters, and images from parquet folders or the Hugging Face hub."""
 
 from gnomon.data._digits import digits
-from gnomon.data._images import load_images
+from gnomon.data._images import IMAGE_COLUMNS, LABEL_COLUMNS, load_images
 from gnomon.data._modular_addition import Tokens, modular_addition
 from gnomon.data._samples import Samples, normalise, standardise
 from gnomon.data._sources import find, home, split_of
 from gnomon.data._xor_clusters import xor_clusters
 
 __all__ = [
+    "IMAGE_COLUMNS",
+    "LABEL_COLUMNS",
     "Samples",
     "Tokens",
     "digits",

@@ -18,8 +18,8 @@ from gnomon.data._samples import Samples
 from gnomon.data._sources import Table, find
 from gnomon.errors import DataError, EmptyError, RangeError, public
 
-_IMAGE_COLUMNS = ("image", "images", "img")
-_LABEL_COLUMNS = ("label", "labels", "fine_label", "target", "class")
+IMAGE_COLUMNS = ("image", "images", "img")
+LABEL_COLUMNS = ("label", "labels", "fine_label", "y", "target", "class")
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP")  # those of Pillow's many that data sets use
 _MOST_PIXELS = 2**26  # per image: a file of a few kB can decode to any number
 
@@ -65,8 +65,8 @@ def load_images(name: str, split: str, *, data_dir: Path | None = None, limit: i
             limit,
             "Leave it out for all.",
         )
-    image_column = _column(table, "image", _IMAGE_COLUMNS)
-    label_column = _column(table, "label", _LABEL_COLUMNS)
+    image_column = _column(table, "image", IMAGE_COLUMNS)
+    label_column = _column(table, "label", LABEL_COLUMNS)
     count = table.rows if limit is None else limit
     labels = torch.empty(count, dtype=torch.int64, device="cpu")
     pixels = np.empty((0, 0, 0, 0), dtype=np.uint8)  # allocated when the first image gives the size

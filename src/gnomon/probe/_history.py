@@ -1,6 +1,7 @@
 """What a probe has read so far: plain numbers by step, in memory and in a file that only grows."""
 
 import math
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +16,11 @@ from gnomon._lines import append_line, not_written
 from gnomon.errors import DataError, RangeError, public, within
 from gnomon.history import Verdict, corpus, verdict
 from gnomon.probe._about import About
+from gnomon.probe._html import table
 from gnomon.probe._names import about_in, chosen, logarithmic, owners, quantities
 from gnomon.probe._reading import Reading
 from gnomon.probe._rows import Row, line_of, row_in, row_of, rows_of, rows_to_continue, together
+from gnomon.probe._text import in_words
 
 if TYPE_CHECKING:
     import pandas
@@ -114,9 +117,15 @@ class History:
         """
         target = Path(path)
         try:
-            part = target.with_name(f"{target.name}.part")
-            part.write_bytes(b"".join(line_of(row) + b"\n" for row in self._rows))
-            part.replace(target)
+            part = target.with_name(f".{target.name}.part")
+            try:
+                with part.open("wb") as file:
+                    file.writelines(line_of(row) + b"\n" for row in self._rows)
+                    file.flush()
+                    os.fsync(file.fileno())  # before the rename, which may reach the disk first
+                part.replace(target)
+            finally:
+                part.unlink(missing_ok=True)
         except (OSError, ValueError) as error:  # the latter for "" and "."
             raise DataError("path", "a file that can be written", error, "Choose another.") from error
 
@@ -252,13 +261,9 @@ class History:
         return f"History({self._span()}{': ' if self._rows else ''}{', '.join(self.quantities)})"
 
     def __str__(self) -> str:
-        from gnomon.probe._text import in_words
-
         return in_words(f"History of {self._span()}", {"": self})
 
     def _repr_html_(self) -> str:
-        from gnomon.probe._html import table
-
         return table(f"History of {self._span()}", {"": self})
 
     def _last_of(self, names: list[str]) -> Row:

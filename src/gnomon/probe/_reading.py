@@ -12,7 +12,9 @@ from gnomon import linalg, measure
 from gnomon.autodiff import same, storage_of
 from gnomon.errors import within
 from gnomon.linalg import Estimate
+from gnomon.probe._html import table
 from gnomon.probe._names import about_in, chosen, logarithmic, quantities
+from gnomon.probe._text import in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -113,13 +115,9 @@ class Reading:
         return f"Reading(step {self.step:,}: {', '.join(shown) or 'nothing'})"
 
     def __str__(self) -> str:
-        from gnomon.probe._text import in_words
-
         return in_words(f"Reading at step {self.step:,}", {"": self._alone()})
 
     def _repr_html_(self) -> str:
-        from gnomon.probe._html import table
-
         return table(f"Reading at step {self.step:,}", {"": self._alone()})
 
     def _alone(self) -> "History":

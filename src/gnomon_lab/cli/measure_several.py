@@ -9,19 +9,47 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from gnomon import Verdict, __version__
 from gnomon.errors import CheckpointError, GnomonError
+from gnomon_lab.cli.measure_inputs import place_of, samples_of, setting_of
+from gnomon_lab.cli.measure_options import Options
 from gnomon_lab.cli.outputs import refuse
-from gnomon_lab.cli.say import plain, say, say_below
+from gnomon_lab.cli.progress import Progress
+from gnomon_lab.cli.say import plain, say, say_below, warnings_said
 from gnomon_lab.cli.state import duration
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from gnomon_lab.cli.measure_command import Options
-    from gnomon_lab.cli.terminal import Terminal
-    from gnomon_lab.measuring import Checkpoint, Data, Kept, Moved, Reader, Record, Steps
+from gnomon_lab.cli.tables import EDGES, GAP, folded
+from gnomon_lab.cli.terminal import Terminal
+from gnomon_lab.measuring import (
+    LASTING,
+    SOURCES,
+    Checkpoint,
+    Data,
+    Kept,
+    Moved,
+    Reader,
+    Record,
+    Refilled,
+    Steps,
+    also,
+    as_columns,
+    as_page,
+    bars,
+    by_step,
+    chosen,
+    contents,
+    files_of,
+    look,
+    measure_each,
+    shown,
+    some,
+)
+from gnomon_lab.report import write
+from gnomon_lab.report.worth import QUESTION, sentences
+from gnomon_lab.runs.files import write_json
 
 MOST_BARS = 16
 """The most characters of the bars."""
@@ -33,19 +61,17 @@ SHOWN = 3
 """How many checkpoints an error names."""
 
 
-def several(options: "Options", paths: Sequence[Path], beside: "Terminal") -> int:
+def several(options: Options, paths: Sequence[Path], beside: Terminal) -> int:
     """Measures checkpoints not known yet, and shows all; errors in single ones are reported when the others are done.
 
     Raises:
         GnomonError: if a checkpoint could not be read.
     """
-    from gnomon_lab.measuring import SOURCES, Moved
-
     with contextlib.redirect_stdout(sys.stderr):
         steps, failed = ordered(options, paths, beside)
         kept, reader = opened(options, steps, beside)
 
-    def moved() -> "Moved":
+    def moved() -> Moved:
         skipped = {str(path): str(error) for path, error in failed.items()}
         return Moved(kept.setting, rows(steps, kept), SOURCES[steps.source], skipped)
 
@@ -62,21 +88,16 @@ def several(options: "Options", paths: Sequence[Path], beside: "Terminal") -> in
     return 0
 
 
-def rows(steps: "Steps", kept: "Kept") -> "list[Record]":
+def rows(steps: Steps, kept: Kept) -> list[Record]:
     """The readings to show: all that are kept, or, where a step is a place among these checkpoints, those of them."""
-    from gnomon_lab.measuring import LASTING
-
     if steps.source in LASTING:
         return kept.rows
     named = {one.sha256 for one in steps.by_step.values()}
     return [row for row in kept.rows if row["checkpoint"]["sha256"] in named]
 
 
-def ordered(options: "Options", paths: Sequence[Path], beside: "Terminal") -> "tuple[Steps, dict[Path, GnomonError]]":
+def ordered(options: Options, paths: Sequence[Path], beside: Terminal) -> tuple[Steps, dict[Path, GnomonError]]:
     """The checkpoints by step, and those that cannot be read."""
-    from gnomon_lab.cli.progress import Progress
-    from gnomon_lab.measuring import SOURCES, by_step, look
-
     found: list[Checkpoint] = []
     failed: dict[Path, GnomonError] = {}
     with Progress(beside) as progress:
@@ -98,12 +119,8 @@ def ordered(options: "Options", paths: Sequence[Path], beside: "Terminal") -> "t
     return steps, failed | steps.damaged
 
 
-def opened(options: "Options", steps: "Steps", beside: "Terminal") -> "tuple[Kept, Reader]":
+def opened(options: Options, steps: Steps, beside: Terminal) -> tuple[Kept, Reader]:
     """The readings kept so far, and the reader for the checkpoints that are not among them."""
-    from gnomon import __version__
-    from gnomon_lab.cli.measure_command import place_of, samples_of, setting_of
-    from gnomon_lab.measuring import Kept, Reader, Refilled, also, chosen, contents, files_of
-
     quantities, place = chosen(options.quantities), place_of(options)
     checkpoints = [*steps.by_step.values()]
     refilled = Refilled(checkpoints[0], options.model, options.key, *place)
@@ -141,7 +158,7 @@ def opened(options: "Options", steps: "Steps", beside: "Terminal") -> "tuple[Kep
     return Kept(options.history, setting), reader
 
 
-def digest(data: "Data") -> str:
+def digest(data: Data) -> str:
     """A hash of the samples and their labels."""
     whole = hashlib.sha256()
     for tensor in (data.x, data.labels):
@@ -151,16 +168,12 @@ def digest(data: "Data") -> str:
     return whole.hexdigest()[:12]
 
 
-def read(steps: "Steps", kept: "Kept", reader: "Reader", beside: "Terminal") -> "dict[Path, GnomonError]":
+def read(steps: Steps, kept: Kept, reader: Reader, beside: Terminal) -> dict[Path, GnomonError]:
     """Has all checkpoints read; prints the expected time if it is long, and the progress.
 
     Returns:
         Those that could not be read; what has no hash leaves the steps.
     """
-    from gnomon_lab.cli.measure_command import warnings_said
-    from gnomon_lab.cli.progress import Progress
-    from gnomon_lab.measuring import measure_each
-
     unknown, failed = [], {}
     for step, one in [*steps.by_step.items()]:
         try:
@@ -179,7 +192,7 @@ def read(steps: "Steps", kept: "Kept", reader: "Reader", beside: "Terminal") -> 
             reader.show = partial(progress.show, "measuring")
         count = iter(range(len(unknown), 0, -1))
 
-        def timed(one: "Checkpoint", step: int) -> "Record":
+        def timed(one: Checkpoint, step: int) -> Record:
             start, left = time.monotonic(), next(count)
             record = reader.read(one, step)
             seconds = left * (time.monotonic() - start)
@@ -196,7 +209,7 @@ def in_words(count: int) -> str:
     return f"{count:,} checkpoints" if count != 1 else "1 checkpoint"
 
 
-def leave(options: "Options", moved: "Moved", beside: "Terminal") -> None:
+def leave(options: Options, moved: Moved, beside: Terminal) -> None:
     """When the work is stopped: names the file from which to go on or, without one, prints what was measured so far."""
     if options.history is not None:
         say(f"{options.history}: {in_words(len(moved.records))} measured; the same command goes on from there", beside)
@@ -204,14 +217,8 @@ def leave(options: "Options", moved: "Moved", beside: "Terminal") -> None:
         print_all(options, moved)
 
 
-def show(options: "Options", moved: "Moved", beside: "Terminal") -> None:
+def show(options: Options, moved: Moved, beside: Terminal) -> None:
     """Prints the table or the JSON, and writes the requested files."""
-    from gnomon import Verdict
-    from gnomon_lab.measuring import as_columns, as_page
-    from gnomon_lab.report import write
-    from gnomon_lab.report.worth import QUESTION, sentences
-    from gnomon_lab.runs.files import write_json
-
     try:
         if options.out is not None:
             write_json(options.out, as_columns(moved))
@@ -226,11 +233,8 @@ def show(options: "Options", moved: "Moved", beside: "Terminal") -> None:
         say(f"{'kept' if name == 'history' else 'written'}: {path}", beside)
 
 
-def print_all(options: "Options", moved: "Moved") -> None:
+def print_all(options: Options, moved: Moved) -> None:
     """Prints the JSON, or a table with a row per quantity: some of the steps, and all of them as bars."""
-    from gnomon_lab.cli.terminal import Terminal
-    from gnomon_lab.measuring import as_columns
-
     if options.json:
         print(json.dumps(as_columns(moved), indent=2, allow_nan=False))
     else:
@@ -238,14 +242,8 @@ def print_all(options: "Options", moved: "Moved") -> None:
         terminal.print(table(moved, terminal))
 
 
-def table(moved: "Moved", terminal: "Terminal") -> "Table":
+def table(moved: Moved, terminal: Terminal) -> Table:
     """The table, with as many steps as there is room for, the first and the last among them."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    from gnomon_lab.cli.measure_command import EDGES, GAP, folded
-    from gnomon_lab.measuring import bars, shown, some
-
     series = {name: moved.series(name) for name in moved.names}
     cells = {name: [shown(None if math.isnan(value) else value) for value in values] for name, values in series.items()}
     number = GAP + max(len(cell) for row in [*cells.values(), [f"{step:,}" for step in moved.at]] for cell in row)
@@ -270,7 +268,7 @@ def table(moved: "Moved", terminal: "Terminal") -> "Table":
     return drawn
 
 
-def together(failed: "Mapping[Path, GnomonError]", done: int) -> GnomonError:
+def together(failed: Mapping[Path, GnomonError], done: int) -> GnomonError:
     """The error for the checkpoints that could not be read: the first one's, with the names of the others."""
     error, *others = failed.values()
     if others:

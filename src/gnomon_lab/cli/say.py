@@ -1,8 +1,11 @@
 """What the command line prints: lines in which every name is printed as it is, and nothing controls the terminal."""
 
+import contextlib
 import io
 import os
 import sys
+import warnings
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -27,6 +30,16 @@ def say_below(first: str, *others: str) -> None:
     say(first)
     for line in others:
         say(f"    {line}")
+
+
+@contextlib.contextmanager
+def warnings_said(console: "Terminal") -> Iterator[None]:
+    """Prints each of gnomon's warnings inside as one line, and only once."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", RuntimeWarning)
+        warnings.filterwarnings("default", "Probe: ", UserWarning)
+        warnings.showwarning = lambda message, *rest: say(str(message), console)
+        yield
 
 
 def take_any_letter() -> None:

@@ -1,5 +1,6 @@
 """Tables of numbers on a terminal of any width."""
 
+import re
 from collections.abc import Sequence
 
 from rich.box import SIMPLE_HEAD
@@ -7,6 +8,8 @@ from rich.console import Console, Group, RenderableType
 from rich.measure import Measurement
 from rich.table import Table
 
+GAP = EDGES = 2
+"""Characters between two columns of a table, and at both of its edges together."""
 WIDE = 1000
 """A width, in columns of the screen, that holds any table."""
 TALL = 4
@@ -67,3 +70,9 @@ def tabled(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
 def width(table: Table, console: Console) -> Measurement:
     """The smallest and the largest width of the table, in columns of the screen."""
     return Measurement.get(console, console.options.update(width=WIDE), table)
+
+
+def folded(name: str, room: int) -> str:
+    """A name on as many lines as it takes, where possible broken behind an underscore."""
+    room = max(room, 1)
+    return "\n".join(re.findall(rf".{{1,{room}}}$|.{{0,{room - 1}}}_|.{{1,{room}}}", name))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from gnomon.errors import DataError, GnomonError
+from gnomon_lab.cli import measure_options
 from gnomon_lab.cli.outputs import refuse
 from gnomon_lab.cli.parse import parse
 from gnomon_lab.cli.say import say, say_below
@@ -147,13 +148,13 @@ def of_checkpoints(options: Options, data: str) -> "tuple[Verdict | str, GnomonE
     """
     from gnomon.history import corpus
     from gnomon.probe import from_records
-    from gnomon_lab.cli import measure_command, measure_several
+    from gnomon_lab.cli import measure_several
     from gnomon_lab.cli.terminal import Terminal
     from gnomon_lab.measuring import checkpoints_at
     from gnomon_lab.report.worth import worth
 
     names, beside = corpus().quantities, Terminal(stderr=True)
-    asked = measure_command.Options(options.path, data, options.model, quantities=names)
+    asked = measure_options.Options(options.path, data, options.model, quantities=names)
     with contextlib.redirect_stdout(sys.stderr):  # for what the user's modules print
         steps, failed = measure_several.ordered(asked, checkpoints_at(options.path), beside)
         kept, reader = measure_several.opened(asked, steps, beside)

@@ -13,13 +13,11 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._extras import extra
-from gnomon.data import digits, find, home, load_images, split_of, standardise
+from gnomon.data import IMAGE_COLUMNS, LABEL_COLUMNS, digits, find, home, load_images, split_of, standardise
 from gnomon.errors import DataError, RangeError, ShapeError
 from gnomon_lab.measuring.arrays import Array, members
 
 DEFAULT_SAMPLES = 1024
-IMAGE_COLUMNS = ("image", "images", "img")
-LABEL_COLUMNS = ("label", "labels", "y", "target", "class")
 DIGITS_TRAIN = 500
 """As in grok-digits."""
 SEEDS = (-(2**63), 2**64 - 1)

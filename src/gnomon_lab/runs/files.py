@@ -123,10 +123,10 @@ def read_json_object(path: Path) -> dict[str, Json]:
         value = json.loads(read_bytes(path))
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(path, "a JSON file", error, "Restore it.", where="read_json") from error
+        raise DataError(path, "a JSON file", error, "Restore it.", where="read_json_object") from error
     if not isinstance(value, dict) or _is_deep(value):
         got = "one too deep" if isinstance(value, dict) else type(value).__name__
-        raise DataError(path, "a JSON object", got, "Restore the file.", where="read_json")
+        raise DataError(path, "a JSON object", got, "Restore the file.", where="read_json_object")
     return value
 
 

@@ -235,7 +235,7 @@ def summary(records: Sequence[Record]) -> str:
     if not medians:
         return "One task alone: there is none to leave out, and no rule to judge."
     costs = ", ".join(medians)
-    return f"On tasks left out, λ by a rule takes so many times the steps of the best λ, in the median: {costs}"
+    return f"On tasks left out, λ by a rule takes so many times the steps of the best λ, in the median: {costs}."
 
 
 def median_cost(found: Sequence[Scan], rule: str) -> float:
