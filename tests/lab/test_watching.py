@@ -304,6 +304,16 @@ def test_that_nothing_is_as_wanted_is_told_from_that_there_is_nothing(tmp_path):
     assert unmatched("loss") == unmatched() == ""
 
 
+@pytest.mark.parametrize(
+    ("only", "names"), [("loss", ["train/loss", "test/loss"]), ("test/*", ["test/loss"]), ("los", [])]
+)
+def test_a_quantity_is_named_with_its_split_or_without(tmp_path, only, names):
+    (tmp_path / "a.jsonl").write_text(line(0, **{"train/loss": 1, "test/loss": 2, "train/norm": 3}))
+    watched = Watched(tmp_path, [only])
+    watched.look()
+    assert [name for curves in watched.curves() for name in curves.names] == names
+
+
 def test_the_page_is_told_what_changed_alone(tmp_path):
     for name in "ab":
         (tmp_path / f"{name}.jsonl").write_text(line(0, v=1 / 3) + line(1, w=2) + line(2, v=None))

@@ -198,7 +198,8 @@ class Probe:
         reading = self._read(step, tolerant=True)
         if new := [name for name in reading.missing if name not in self._warned]:
             self._warned.update(new)
-            also = f" So are {', '.join(new[1:])}: `Reading.missing` says why." if new[1:] else ""
+            others = f"{'So are' if new[2:] else 'So is'} {', '.join(new[1:])}"
+            also = f" {others}: `Reading.missing` says why." if new[1:] else ""
             warn(f"Probe: {new[0]} is NaN at step {step}: {reading.missing[new[0]]}{also}", UserWarning)
         self.history.append(reading)
         return reading

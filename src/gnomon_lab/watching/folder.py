@@ -156,7 +156,9 @@ class Watched:
         self._look_again = end + RARELY * (end - start)
 
     def _wants(self, name: str) -> bool:
-        return not self._only or any(fnmatchcase(name, pattern) for pattern in self._only)
+        """Whether a quantity is asked for, by its whole name or by that without the split."""
+        named = (name, name.rpartition("/")[2])
+        return not self._only or any(fnmatchcase(one, pattern) for pattern in self._only for one in named)
 
     def _words(self, path: Path) -> tuple[str, ...]:
         """What the file is called: its folders below the watched one, and its name unless it is a run's."""
