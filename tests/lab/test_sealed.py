@@ -154,7 +154,31 @@ def test_a_finished_run_of_which_a_file_was_altered_is_refused(tmp_path, name, o
     found = finished(tmp_path)
     altered(found.folder / name, old, new)
     with pytest.raises(DataError, match=rf"run\({found.folder / name}\): expected .*altered"):
-        load_run(found.folder).records()
+        load_run(found.folder)
+    finished(tmp_path, seed=1)
+    runs, (sentence,) = all_runs(tmp_path)
+    assert [run.seed for run in runs] == [1]
+    assert str(found.folder / name) in sentence
+
+
+def test_an_unfinished_run_whose_sealed_records_were_altered_is_not_judged(tmp_path):
+    found = begun(tmp_path)
+    with pytest.raises(StoppedError):
+        count(found.folder, stop_at=("b", 7))
+    whole = found.records()
+    with (found.folder / "records.jsonl").open("a") as records:
+        records.write('{"arm":"b","step":100}\n')
+    assert found.records()[:-1] == whole, "what was read since the checkpoint is no part of it"
+    altered(found.folder / "records.jsonl", '{"arm":"b","step":4,', '{"arm":"b","step":5,')
+    with pytest.raises(DataError, match=r"expected the \d+ records of b .*, got others: the file was altered"):
+        found.records()
+
+
+def test_all_folders_that_were_made_for_a_run_are_on_the_disk(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr("gnomon_lab.runs.find.sync", synced.append)
+    begun(tmp_path / "deep" / "runs")
+    assert {tmp_path, tmp_path / "deep", tmp_path / "deep/runs", tmp_path / "deep/runs/grok-digits"} <= {*synced}
 
 
 def test_a_begun_run_whose_configuration_was_altered_is_refused(tmp_path):

@@ -1,6 +1,7 @@
 """`gnomon verdict`: on a run with arms, on a history, with a picture, and on what it cannot read."""
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -212,3 +213,11 @@ def test_damaged_records_of_a_run_are_no_history(tmp_path, folder):
         main([str(tmp_path if folder else path)])
     with pytest.raises(DataError, match=r"records.jsonl\): expected a record with arm and step in line 4, got"):
         main([str(tmp_path if folder else path), "--arm", "a"])
+
+
+@pytest.mark.bad_input
+def test_a_pipe_or_a_device_is_not_read(tmp_path):
+    os.mkfifo(tmp_path / "records.jsonl")
+    for path, kind in ((tmp_path / "records.jsonl", "a pipe"), (tmp_path, "a pipe"), (Path("/dev/zero"), "a device")):
+        with pytest.raises(DataError, match=rf"\(PATH\): expected .* a file of readings, got .*, which is {kind}\. Co"):
+            main([str(path)])

@@ -3,6 +3,7 @@
 import http.client
 import io
 import json
+import re
 import shutil
 import socket
 import sys
@@ -152,6 +153,19 @@ def test_once_writes_a_page_of_its_own(gnomon, folder):
     code, out, err = gnomon("runs", "--once", "--out", "page.html", "--only", "test/*")
     assert (code, out, err) == (0, "page.html\n", "")
     assert '"test/accuracy": [0,0.1,0.2]' in (folder / "page.html").read_text()
+
+
+@pytest.mark.bad_input
+def test_the_page_overwrites_no_readings_and_nothing_of_a_run(gnomon, folder):
+    (folder / "runs/mine.jsonl").write_text(line(0, loss=1))
+    run = folder / "runs/digits/1-seed0"
+    (run / "config.json").write_text("{}")
+    before = {path: path.read_bytes() for path in (folder / "runs").rglob("*") if path.is_file()}
+    for path in ("runs/mine.jsonl", run / "records.jsonl", run / "config.json"):
+        code, out, err = gnomon("runs", "--once", "--out", str(path))
+        assert (code, out) == (2, "")
+        assert re.search(r"\(--out\): expected a file (that is not read here|outside a run's folder), got '", err)
+    assert {path: path.read_bytes() for path in before} == before
 
 
 def test_the_page_has_a_name_of_its_own(gnomon, folder):

@@ -7,9 +7,12 @@ from pathlib import Path
 
 from gnomon.errors import DataError
 
+RUN = ("config.json", "records.jsonl")
+"""The files by which a run's folder is known."""
+
 
 def refuse(outputs: Mapping[str, Path], inputs: Iterable[Path]) -> None:
-    """Refuses outputs that cannot be written, that exist and are not regular files, or that are read here.
+    """Refuses outputs that cannot be written, that exist and are not regular files, that a run holds or that are read.
 
     Args:
         outputs: the files to be written, by option.
@@ -31,6 +34,8 @@ def refuse(outputs: Mapping[str, Path], inputs: Iterable[Path]) -> None:
                 raise DataError(option, "a file, or none yet", got, "Name another file.")
         if not os.access(path.absolute().parent, os.W_OK):
             raise DataError(option, "a folder to write in", f"that of {str(path)!r}", "Name another file.")
+        if path.exists() and all((path.parent / name).is_file() for name in RUN):
+            raise DataError(option, "a file outside a run's folder", f"{str(path)!r}", "Name another file.")
         for other in inputs:
             if path.exists() and other.exists() and path.samefile(other):
                 got = f"{str(path)!r}, which is {str(other)!r}"

@@ -13,7 +13,7 @@ import tyro
 
 from gnomon.errors import DataError, GnomonError
 from gnomon_lab.cli import measure_options
-from gnomon_lab.cli.outputs import refuse
+from gnomon_lab.cli.outputs import kind, refuse
 from gnomon_lab.cli.parse import parse
 from gnomon_lab.cli.say import say, say_below
 
@@ -137,6 +137,9 @@ def readings_at(paths: Sequence[Path]) -> Path:
         there = "a folder without records.jsonl" if folder else "no file"
         advice = CHECKPOINTS if folder and any(each.suffix in ENDS for each in paths[0].iterdir()) else "Correct it."
         raise DataError("PATH", "a run's folder, or a file of readings", f"{str(paths[0])!r}, {there}", advice)
+    if not path.is_file():  # a pipe or a device might never end
+        got = f"{str(path)!r}, which is {kind(path)}"
+        raise DataError("PATH", "a run's folder, or a file of readings", got, "Correct it.")
     return path
 
 

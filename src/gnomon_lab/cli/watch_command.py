@@ -90,7 +90,8 @@ def checked(options: Options) -> "Watched":
     """What is to be watched.
 
     Raises:
-        DataError: if there is no such folder or file, or the file holds no readings; or if the port is invalid.
+        DataError: if there is no such folder or file, or the file holds no readings; if the port is invalid; or if the
+            page would overwrite readings or a run's file.
     """
     from gnomon_lab.watching.folder import Watched
 
@@ -100,13 +101,13 @@ def checked(options: Options) -> "Watched":
         raise DataError("DIR", "a folder, or a file of readings", got, "Name one; runs in it may come later.")
     if not 0 <= options.port < 1 << 16:
         raise DataError("--port", "a port, 0 to 65535", options.port, "Leave it out for a free one.")
-    if options.once and not options.terminal:
-        refuse({"out": options.out or PAGE}, [path] if path.is_file() else [])
     watched = Watched(path, options.only)
-    if path.is_file():
+    if path.is_file() or options.once:
         watched.look()
-        if left_out := watched.left_out():
-            raise DataError("DIR", "a file with one reading per line", left_out[0], "Name a run's records.jsonl.")
+    if options.once and not options.terminal:
+        refuse({"out": options.out or PAGE}, watched.files)
+    if path.is_file() and (left_out := watched.left_out()):
+        raise DataError("DIR", "a file with one reading per line", left_out[0], "Name a run's records.jsonl.")
     return watched
 
 

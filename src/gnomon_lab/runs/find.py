@@ -15,7 +15,7 @@ from gnomon.errors import DataError
 from gnomon_lab.runs.checkpoint import load_of_run
 from gnomon_lab.runs.files import Json, read_bytes, read_json_object, sync, write_json
 from gnomon_lab.runs.machine import machine
-from gnomon_lab.runs.records import Finished, Record, parse_records
+from gnomon_lab.runs.records import Finished, Record, parse_records, require_sealed, seals_in
 
 SEEDS = 10**9
 """Seeds are below this number."""
@@ -102,14 +102,23 @@ class Found:
         """The records; for a finished run, those that it finished with.
 
         Raises:
-            DataError: if they are damaged or missing, or were changed since.
+            DataError: if they are damaged or missing, or were changed since; if the run is not finished, since the
+                checkpoint that relies on them.
+            CheckpointError: if the run is not finished, and a checkpoint is damaged.
         """
         path = self.folder / "records.jsonl"
         if not self.finished:
-            return parse_records(path, read_bytes(path))
-        self._require_seal("records.jsonl", self.result()["records_sha256"])
+            seals = seals_in(self.folder)  # before the records, which may grow meanwhile
+            content = read_bytes(path)
+            require_sealed(path, content, seals)
+            return parse_records(path, content)
+        self.require_whole()
         commit = self.made_with[-1].get("commit") if self.made_with else None
         return [Finished(record, self.folder, commit) for record in parse_records(path, read_bytes(path))]
+
+    def require_whole(self) -> None:
+        """Raises DataError if the finished run's configuration, records or result were altered since."""
+        self._require_seal("records.jsonl", self.result()["records_sha256"])
 
     def reached(self) -> dict[str, tuple[int, bool]]:
         """The step of each arm's checkpoint, and whether the arm is finished; the arm trained last comes last.
@@ -172,12 +181,13 @@ def open_run(root: Path, experiment: str, config: object, seed: int) -> Found:
     settings = plain(config)
     folder = folder_of(root, experiment, config, seed)
     if not (folder / "config.json").exists():
+        new = [above for above in (folder, *folder.absolute().parents) if not above.exists()]
         folder.mkdir(parents=True, exist_ok=True)
         asked = {"experiment": experiment, "config": settings, "seed": seed, "made_with": []}
         asked["started"] = datetime.now(UTC).isoformat()
         write_json(folder / "config.json", asked)
-        for above in (folder.parent, root):
-            sync(above)
+        for above in {folder.parent, root, *(made.parent for made in new)}:
+            sync(above)  # after a power failure, the run's folder is still there
     found = load_run(folder)
     if found.config != settings:  # two configurations can share their eight characters
         raise DataError(folder, "the same configuration", "another", "Choose another folder --runs.", where="run")
@@ -194,7 +204,8 @@ def load_run(folder: Path) -> Found:
     """The run in a folder.
 
     Raises:
-        DataError: if the folder is not a run's, was copied or renamed, or its config.json or result.json was altered.
+        DataError: if the folder is not a run's, was copied or renamed, or its config.json was altered, or what it
+            finished with.
     """
     path = folder / "config.json"
     if not path.is_file():
@@ -219,7 +230,7 @@ def load_run(folder: Path) -> Found:
             where="run",
         )
     if found.finished:
-        found.result()
+        found.require_whole()
     return found
 
 
@@ -235,17 +246,9 @@ def all_runs(root: Path, experiment: str | None = None) -> tuple[list[Found], li
 
 
 def finished_runs(root: Path, experiment: str) -> tuple[list[Found], list[str]]:
-    """The finished runs of an experiment whose records are those that they finished with; and errors in others."""
+    """The finished runs of an experiment, oldest first; and why other folders cannot be read."""
     runs, damaged = all_runs(root, experiment)
-    whole = []
-    for found in runs:
-        try:
-            if found.finished:
-                found.records()
-                whole.append(found)
-        except (DataError, OSError) as error:
-            damaged.append(str(error))
-    return whole, damaged
+    return [found for found in runs if found.finished], damaged
 
 
 def plain(config: object) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any, Never
 
 from gnomon._lines import append_line
 from gnomon.errors import DataError
+from gnomon_lab.runs.checkpoint import load_of_run
 from gnomon_lab.runs.files import read_bytes, replace_bytes
 
 Record = dict[str, Any]
@@ -41,6 +42,15 @@ class Seal:
     checkpoint: Path
     records: int
     sha256: str
+
+
+def seals_in(folder: Path) -> dict[str, Seal]:
+    """What the checkpoints in a run's folder rely on, by arm; raises as `load_of_run` does."""
+    seals = {}
+    for path in sorted(folder.glob("checkpoint-*.safetensors")):
+        saved = load_of_run(path)
+        seals[saved["arm"]] = Seal(path, saved["records"], saved["records_sha256"])
+    return seals
 
 
 class Kept:
@@ -117,6 +127,33 @@ def append_record(path: Path, record: Record) -> bytes:
     return line
 
 
+def require_sealed(path: Path, content: bytes, seals: Mapping[str, Seal]) -> tuple[dict[str, Kept], list[bytes]]:
+    """The records in the file's contents that checkpoints rely on, by arm, and their lines in order.
+
+    Raises:
+        DataError: if what a checkpoint relies on is missing, or was altered.
+    """
+    kept = {arm: Kept() for arm in seals}
+    left = []
+    for line in content.split(b"\n")[:-1]:
+        record = _parse(line)
+        arm = "" if record is None else record["arm"]
+        if arm in seals and kept[arm].count < seals[arm].records:
+            kept[arm].add(line)
+            left.append(line)
+    for arm, seal in seals.items():
+        if kept[arm].sha256 != seal.sha256:
+            missing = kept[arm].count < seal.records
+            raise DataError(
+                path,
+                f"the {seal.records} records of {arm} that its checkpoint stands on",
+                kept[arm].count if missing else "others: the file was altered",
+                f"Restore the file, or delete {seal.checkpoint} to train this arm again.",
+                where="read_records",
+            )
+    return kept, left
+
+
 def keep_records(path: Path, seals: Mapping[str, Seal]) -> dict[str, Kept]:
     """Keeps the records in the file that checkpoints rely on, and drops all others, which are made again.
 
@@ -133,25 +170,8 @@ def keep_records(path: Path, seals: Mapping[str, Seal]) -> dict[str, Kept]:
     Raises:
         DataError: if what a checkpoint relies on is missing, or was altered.
     """
-    lines = read_bytes(path).split(b"\n")
-    kept = {arm: Kept() for arm in seals}
-    left = []
-    for line in lines[:-1]:
-        record = _parse(line)
-        arm = "" if record is None else record["arm"]
-        if arm in seals and kept[arm].count < seals[arm].records:
-            kept[arm].add(line)
-            left.append(line)
-    for arm, seal in seals.items():
-        if kept[arm].sha256 != seal.sha256:
-            missing = kept[arm].count < seal.records
-            raise DataError(
-                path,
-                f"the {seal.records} records of {arm} that its checkpoint stands on",
-                kept[arm].count if missing else "others: the file was altered",
-                f"Restore the file, or delete {seal.checkpoint} to train this arm again.",
-                where="read_records",
-            )
-    if left != lines[:-1] or lines[-1]:
-        replace_bytes(path, b"".join(line + b"\n" for line in left))
+    content = read_bytes(path)
+    kept, left = require_sealed(path, content, seals)
+    if content != (whole := b"".join(line + b"\n" for line in left)):
+        replace_bytes(path, whole)
     return kept

@@ -17,7 +17,7 @@ from gnomon.errors import CheckpointError, ConvergenceError, DataError, GnomonEr
 from gnomon.probe import Reading
 from gnomon_lab.runs.checkpoint import State, leaves, load_of_run, save_checkpoint
 from gnomon_lab.runs.files import is_at, sync
-from gnomon_lab.runs.records import Kept, Record, Seal, append_record, keep_records, read_records
+from gnomon_lab.runs.records import Kept, Record, append_record, keep_records, read_records, seals_in
 
 Show = Callable[[str, int, int], object]
 """Called with the name of a part, how many of its steps are done, and how many there are."""
@@ -154,7 +154,7 @@ class Run:
         """
         self.require_own()
         if not self._begun or arm in self._begun:
-            self._left = keep_records(self.records_path, self._seals())
+            self._left = keep_records(self.records_path, seals_in(self.folder))
         self._begun.add(arm)
         path, done, self._saved = self.checkpoint_path(arm), -1, None
         self._arm, self._kept, self._read, self._trained, self._stopped = arm, Kept(), 0.0, 0.0, False
@@ -210,14 +210,6 @@ class Run:
         self._trained += now - self._mark - read
         self._mark = now
         return now
-
-    def _seals(self) -> dict[str, Seal]:
-        """What the checkpoints in the folder rely on, by arm."""
-        seals = {}
-        for path in sorted(self.folder.glob("checkpoint-*.safetensors")):
-            saved = load_of_run(path)
-            seals[saved["arm"]] = Seal(path, saved["records"], saved["records_sha256"])
-        return seals
 
     def _check_parts(self, path: Path, saved: State, parts: Collection[str]) -> None:
         """Raises CheckpointError unless the checkpoint holds these parts."""

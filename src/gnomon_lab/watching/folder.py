@@ -88,6 +88,11 @@ class Watched:
                     return False
         return True
 
+    @property
+    def files(self) -> list[Path]:
+        """The files that it reads, as far as they were found."""
+        return [*self._files]
+
     def curves(self) -> list[Curve]:
         """What is drawn, in the order in which it was found."""
         found = [(f"{path}\0{arm or ''}", path, arm) for path, file in self._files.items() for arm in file.arms]
