@@ -189,6 +189,22 @@ def test_many_histories_side_by_side_are_told_apart():
     assert len({(line.get_color(), str(line._unscaled_dash_pattern)) for line in axes.get_lines()}) == 15
 
 
+def test_lines_whose_colour_and_dashes_would_be_those_of_others_have_their_own():
+    layers = History()
+    for step in (1, 2):
+        layers.append(Reading(step, {f"layer{i}/nc1": torch.tensor(1.0 + step) for i in range(6)}, {}))
+    for runs in ([layers] * 2, [filled()] * 8):
+        _, axes = compare(*runs).plot("nc1")
+        lines = axes.get_lines()
+        assert len({(line.get_color(), str(line._unscaled_dash_pattern)) for line in lines}) == len(lines)
+
+
+def test_a_long_title_has_two_lines():
+    history = History()
+    history.append(Reading(1, {"a_name_of_many_words_that_a_panel_has_no_room_for": torch.tensor(1.0)}, {}))
+    assert history.plot()[1].get_title(loc="left") == "a name of many words that a panel\nhas no room for"
+
+
 def test_a_history_is_drawn_where_readings_are():
     history = filled()
     _, axes = plot.history({"one": history, "other": filled(2.0)}, "jacobian_norm", ax=Figure().add_subplot())

@@ -52,6 +52,15 @@ def test_one_reading_has_steps_around_it():
     assert min(found) < 1 < max(found)
 
 
+@pytest.mark.parametrize(("step", "words"), [(0, ["0"]), (1, ["1"]), (100, ["95", "100", "105"])])
+def test_steps_and_places_are_whole(step, words):
+    assert [*ticks(filled([1.0], [step]).plot()[1].xaxis).values()] == words
+    if step:
+        found = ticks(plot.history(filled([1.0, 2.0], [step, step + 1]), "jacobian_norm")[1].xaxis)
+        assert [*found] == [step, step + 1]
+    assert [*ticks(plot.spectrum(torch.tensor([2.0]))[1].xaxis).values()] == ["1"]
+
+
 def test_a_band_from_zero_ends_at_the_line_and_leaves_the_ticks():
     samples = [[0.0, 0.0, step, 2 * step] for step in (3.0, 5.0, 9.0)]
     readings = [Reading(step, {"q": torch.tensor(value)}, {}) for step, value in zip((3, 5, 9), samples, strict=True)]

@@ -61,7 +61,7 @@ def histories(
         for own, (quantity, lines) in zip(axes, panels.items(), strict=True):
             drawn = [(curve, looks[key], label(*key)) for key, curve in lines.items()]
             _draw(own, drawn, steps, log=quantity in log)
-            own.set_title(style.words(quantity), loc="left", size=9.5, parse_math=False)
+            style.title(own, quantity)
             if own.xaxis.get_major_ticks(1)[0].label1.get_visible():  # the lowest of its column
                 own.set_xlabel("step")
         style.common_legend(figure, axes)
@@ -87,7 +87,8 @@ def _together(axes: Axes, panels: dict[str, Lines], log: Collection[str]) -> tup
 def _looks(panels: dict[str, Lines], several: bool) -> dict[tuple[str, str], dict[str, Any]]:
     """How each line is drawn in all panels: each run has a colour, and its splits and layers have dashes.
 
-    With a single run, each layer has a colour and each split its dashes, or each line has its own.
+    With a single run, each layer has a colour and each split its dashes. Where this would give two lines the same look,
+    each line has its own.
     """
     keys = list(dict.fromkeys(key for lines in panels.values() for key in lines))
     kinds = keys if several else [(layer, split) for split, _, layer in (part.partition("/") for _, part in keys)]
@@ -95,17 +96,18 @@ def _looks(panels: dict[str, Lines], several: bool) -> dict[tuple[str, str], dic
         return {key: style.line(place) for place, key in enumerate(keys)}
     colours, dashes = (list(dict.fromkeys(kind)) for kind in zip(*kinds, strict=True))
     places = [(colours.index(colour), dashes.index(dash)) for colour, dash in kinds]
-    return {
-        key: style.line(colour, dash + colour // len(style.PALETTE))
-        for key, (colour, dash) in zip(keys, places, strict=True)
-    }
+    looks = [style.line(colour, dash + colour // len(style.PALETTE)) for colour, dash in places]
+    if any(look in looks[:place] for place, look in enumerate(looks)):
+        looks = [style.line(place) for place in range(len(keys))]
+    return dict(zip(keys, looks, strict=True))
 
 
 def _draw(axes: Axes, lines: list[tuple[Curve, dict[str, Any], str]], steps: Numbers, *, log: bool) -> None:
     """The lines, their axes, of which that of the steps has room for all of these, and the grid."""
     log = log and any((curve.means > 0).any() for curve, *_ in lines)
-    if (steps > 0).any():
-        style.steps(axes, steps[steps > 0].min(), steps.max(), zero=bool((steps <= 0).any()))
+    if len(steps):
+        first = steps[steps > 0].min(initial=np.inf)
+        style.steps(axes, first, steps.max(), zero=bool((steps <= 0).any()))
     for curve, look, name in lines:
         draw(axes, curve.above_zero() if log else curve, look, name)
     style.values(axes, 5, log=log)

@@ -56,6 +56,8 @@ def history(
         for place, (run, own) in enumerate(curves.items()):
             draw(axes, own.above_zero() if log_y else own, style.line(place), run, band=band)
         style.logarithmic(axes, "x", steps.min(), steps.max())
+        if style.short(steps.min(), steps.max()):
+            axes.xaxis.set_major_locator(style.whole(4))
         style.values(axes, log=log_y)
         style.frame(axes)
         axes.set_xlabel("step")

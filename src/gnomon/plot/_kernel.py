@@ -83,7 +83,7 @@ def in_colours(axes: Axes, entries: Numbers, label: str = "") -> None:
     bar.locator, bar.formatter = MaxNLocator(5, steps=style.ROUND), style.Plain()
     bar.ax.tick_params(length=0)
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(MaxNLocator(5, steps=style.ROUND, integer=True))
+        axis.set_major_locator(style.whole(5))
     axes.spines[:].set_visible(False)
     axes.set_anchor("W")
     axes.tick_params(length=0)

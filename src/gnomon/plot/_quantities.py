@@ -1,6 +1,5 @@
 """What was read at one step, one panel per quantity."""
 
-import textwrap
 from collections.abc import Collection, Mapping
 
 from matplotlib.axes import Axes
@@ -100,4 +99,4 @@ def _draw(axes: Axes, title: str, panel: Panel) -> None:
             handlelength=1.6, labelspacing=0.2, borderaxespad=0, borderpad=0.2,
         )  # fmt: skip
         high = 72 * legend.get_window_extent().height / axes.figure.dpi
-    axes.set_title(textwrap.fill(style.words(title), 34), loc="left", size=9.5, pad=6 + high, parse_math=False)
+    style.title(axes, title, 6 + high)

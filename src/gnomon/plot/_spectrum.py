@@ -6,7 +6,6 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from gnomon import _checks
@@ -52,7 +51,7 @@ def spectrum(
             draw(axes, own.above_zero() if log_y else own, style.line(place), name, band=band)
         style.values(axes, log=log_y)
         most = max(len(own.steps) for own in curves.values())
-        axes.xaxis.set_major_locator(MaxNLocator(min(8, most), steps=style.ROUND, integer=True))
+        axes.xaxis.set_major_locator(style.whole(min(8, most)))
         style.frame(axes)
         axes.set(xlabel="k", ylabel="k-th value")
         style.legend(axes)

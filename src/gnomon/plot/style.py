@@ -1,6 +1,7 @@
 """The look of all figures: colours, dashes, fonts, grid and ticks."""
 
 import math
+import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -146,9 +147,16 @@ def words(name: str) -> str:
     return name.replace("_", " ")
 
 
+def title(axes: Axes, name: str, room: float | int = 6) -> None:
+    """A quantity's name above its panel, in lines that this has room for, so many points above it."""
+    axes.set_title(textwrap.fill(words(name), 34), loc="left", size=9.5, pad=room, parse_math=False)
+
+
 def few(low: float | int, high: float | int) -> bool:
-    """Whether a logarithmic axis is so short that it needs numbers between the powers of ten: 2 and 5."""
-    return bool(high < 30 * low)  # not NumPy's
+    """Whether a logarithmic axis needs numbers between the powers of ten, 2 and 5: it is short, or has only one."""
+    if low <= 0:
+        return False
+    return bool(high < 30 * low or high < 10.0 ** (math.ceil(math.log10(low)) + 1))  # not NumPy's
 
 
 def short(low: float | int, high: float | int) -> bool:
@@ -169,6 +177,7 @@ def steps(axes: Axes, low: float | int, high: float | int, *, zero: bool) -> Non
     """The step axis, after 0 from `low` to `high`: logarithmic over two decades or more, with 0 at its left end."""
     if high < 100 * low:
         linear(axes, "x", 5)
+        axes.xaxis.set_major_locator(whole(5))
     elif not zero:
         logarithmic(axes, "x", low, high)
     else:
@@ -184,6 +193,11 @@ def linear(axes: Axes, name: str, ticks: int = 6) -> None:
     axis = axes.xaxis if name == "x" else axes.yaxis
     axis.set_major_locator(MaxNLocator(ticks, steps=ROUND))
     axis.set_major_formatter(Plain())
+
+
+def whole(ticks: int) -> Locator:
+    """Ticks of steps, or of places in a row: whole numbers, at most so many steps apart."""
+    return MaxNLocator(ticks, steps=ROUND, integer=True, min_n_ticks=1)  # with two, it takes fractions around one
 
 
 def values(axes: Axes, ticks: int = 6, *, log: bool) -> None:
