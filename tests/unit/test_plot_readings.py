@@ -91,6 +91,8 @@ def test_one_number_is_a_point_beside_those_of_other_splits():
     np.testing.assert_allclose(offsets(axes[0]), [[0.1, 0], [0.3, 1]], rtol=1e-6)
     assert [label.get_text() for label in axes[0].get_yticklabels()] == ["train", "test"]
     assert [text.get_text() for text in axes[0].texts] == ["0.1", "0.3"]
+    _, other = reading(train__nc1=0.9996, test__nc1=123456.0).plot()
+    assert [text.get_text() for text in other.texts] == ["0.9996", "123,456"]
     assert axes[0].get_xscale() == "log"
     np.testing.assert_allclose(offsets(axes[1]), [[0.75, 0]])
 
@@ -174,6 +176,7 @@ def test_what_is_not_finite_is_left_out():
     _, axes = reading(nc1=nan, jacobian_norm=[1.0, nan, 3.0], ntk=[[1.0, nan], [nan, -1.0]]).plot()
     assert axes[0].texts[0].get_text() == "no finite value"
     assert legend(axes[1]) == ["mean 2"]
+    assert axes[1].get_xlabel() == "1 of 3 not finite"
     assert axes[2].get_images()[0].get_array().mask.sum() == 2
     whole = torch.ones(3, 4, 4)
     whole[:, 0, 0] = nan

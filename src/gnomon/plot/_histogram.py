@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.axes import Axes
 
+from gnomon._words import number
 from gnomon.plot import _legend, style
 from gnomon.plot._values import Numbers
 
@@ -44,4 +45,5 @@ def histogram(
 
 def with_mean(name: str, values: Numbers) -> str:
     """A group's name in the legend, where its line stands for the mean."""
-    return f"{name}: mean {values.mean():.3g}" if name else f"mean {values.mean():.3g}"
+    mean = f"mean {number(float(values.mean()))}"
+    return f"{name}: {mean}" if name else mean

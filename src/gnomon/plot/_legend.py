@@ -12,6 +12,8 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 
+from gnomon._words import shortened
+
 MOST = 20
 """So many lines are named, since more could not be told apart."""
 CHARACTER = 0.55
@@ -53,12 +55,6 @@ def fitted(names: Sequence[str], width: float | int, size: float | int, most: in
     return shown, next((n for n in counts if sum(part.max() for part in np.array_split(widths, n)) <= room + GAP), 1)
 
 
-def shortened(name: str, length: int) -> str:
-    """The name; of one that has more characters than this its beginning and its end."""
-    half = max(1, (length - 1) // 2)
-    return name if len(name) <= max(length, 3) else f"{name[:half]}…{name[-half:]}"
-
-
 def higher(names: Sequence[str], width: float | int, size: float | int, most: int = MOST) -> float:
     """The height of a legend of these names beyond its first row, in inches."""
     shown, columns = fitted(names, width, size, most)
@@ -85,6 +81,17 @@ def placed(
     for text, name in zip(legend.get_texts(), names, strict=True):
         text.set(text=name, parse_math=False)
     return legend
+
+
+def beside(axes: Axes, found: Mapping[str, Artist]) -> None:
+    """A legend of classes at the right of the axes: of the first that were found, and how many there are."""
+    names = [*found][:MOST]
+    axes.legend(
+        [found[name] for name in names], names, ncols=1 if len(names) <= MOST / 2 else 2,
+        title=f"{len(names)} of {len(found):,}" if len(names) < len(found) else None,
+        loc="center left", bbox_to_anchor=(1, 0.5), frameon=False,
+        handlelength=1.2, handletextpad=0.4, columnspacing=0.8,
+    )  # fmt: skip
 
 
 def font_size(size: float | int | None = None) -> float:

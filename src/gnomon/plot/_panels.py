@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
+from gnomon._words import number
 from gnomon.plot import _legend, style
 from gnomon.plot._curves import Curve, dots
 from gnomon.plot._histogram import histogram
@@ -95,7 +95,7 @@ def points(axes: Axes, panel: Panel) -> None:
     rows = range(len(shown))
     axes.scatter(list(shown.values()), rows, color=style.colour(0), s=34, zorder=3)
     for row, value in zip(rows, shown.values(), strict=True):
-        axes.annotate(f"{value:.3g}", (value, row), (6, 0), textcoords="offset points", va="center", size=8.5)
+        axes.annotate(number(value), (value, row), (6, 0), textcoords="offset points", va="center", size=8.5)
     low, high = min(shown.values()), max(shown.values())
     if log:
         axes.set_xlim(low / 2, high * max(4, (high / low) ** 0.4))
@@ -124,6 +124,9 @@ def samples(axes: Axes, panel: Panel) -> None:
     finite = {name: values[np.isfinite(values)] for name, values in groups.items() if np.isfinite(values).any()}
     bins = min(30, max(8, round(2 * min(map(len, finite.values())) ** 0.5)))  # not more than the smallest group fills
     histogram(axes, finite, bins=bins, log=panel.log, share=len(finite) > 1)
+    count, shown = (sum(map(len, some.values())) for some in (groups, finite))
+    if shown < count:
+        axes.set_xlabel(f"{count - shown:,} of {count:,} not finite")
 
 
 def lines(axes: Axes, panel: Panel) -> None:
@@ -152,7 +155,7 @@ def lines(axes: Axes, panel: Panel) -> None:
         axes.plot(where, own.means, **look, **marks, markersize=5, label=_legend.label(name))
         most = max(most, len(where))
     style.values(axes, 5, log=log)
-    axes.xaxis.set_major_locator(MaxNLocator(min(8, most), steps=style.ROUND, integer=True))
+    axes.xaxis.set_major_locator(style.whole(min(8, most)))
     axes.set_xlabel(PLACES.get(axis, "k"))
     style.frame(axes)
 

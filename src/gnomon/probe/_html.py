@@ -7,7 +7,8 @@ from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from gnomon.probe._table import Course, Row, heights, number, positions, rows_by_quantity, span
+from gnomon._words import number
+from gnomon.probe._table import Course, Row, heights, positions, rows_by_quantity, span
 
 if TYPE_CHECKING:
     from gnomon.probe._history import History

@@ -67,13 +67,6 @@ def course(history: "History", name: str) -> Course:
     return Course(history.steps, means, last, (low, high) if spread else None)
 
 
-def number(value: float) -> str:
-    """Three digits or four, as people write them."""
-    digits = f"{value + 0.0:.3g}"  # without the sign of a zero
-    long = math.isfinite(value) and abs(float(digits)) >= 1e3 and abs(round(value)) < 1e6
-    return "–" if math.isnan(value) else f"{value:,.0f}" if long else digits
-
-
 def positions(steps: list[int]) -> list[float]:
     """The positions of the steps, from 0 to 1: on a logarithmic axis if those after 0 span two decades."""
     first = min((step for step in steps if step > 0), default=math.inf)

@@ -4,7 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from gnomon.probe._table import Course, Row, heights, number, rows_by_quantity, span
+from gnomon._words import number
+from gnomon.probe._table import Course, Row, heights, rows_by_quantity, span
 
 if TYPE_CHECKING:
     from gnomon.probe._history import History
