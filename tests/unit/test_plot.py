@@ -217,6 +217,25 @@ def test_classes_of_the_plane_are_drawn_where_they_are_and_others_where_their_me
     np.testing.assert_allclose(distances(means), distances(spread), rtol=1e-5)  # turned in the plane, and no more
 
 
+def test_classes_and_regions_have_a_key():
+    def texts(axes):
+        return [text.get_text() for text in axes.get_legend().get_texts()]
+
+    labels = torch.arange(50) % 25
+    features = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
+    for count, title in ((12, ""), (25, "20 of 25")):
+        _, axes = classes(features[labels < count], labels[labels < count])
+        assert texts(axes) == [str(kind) for kind in range(min(count, 20))]
+        assert axes.get_legend().get_title().get_text() == title
+        assert len({(line.get_color(), line.get_marker()) for line in axes.get_lines()[::2]}) == count
+    _, axes = decision_boundary(partition(), pixels=40)
+    (image,) = axes.get_images()
+    there = np.unique(image.get_array())
+    assert texts(axes) == [f"{kind:.0f}" for kind in there]
+    colours = [patch.get_facecolor() for patch in axes.get_legend().get_patches()]
+    close(colours, image.cmap(image.norm(there)))
+
+
 def distances(points):
     return np.linalg.norm(points[:, None] - points[None], axis=-1)
 
@@ -267,7 +286,13 @@ def test_a_new_figure_can_be_shown_and_leaves_the_settings_as_they_are():
 
 @pytest.mark.parametrize(
     ("ends", "labels"),
-    [((1.0, 1000.0), ["1", "10", "100", "1,000"]), ((0.4, 4.0), ["0.5", "1", "2"]), ((1.1, 2.1), ["1.5", "2"])],
+    [
+        ((1.0, 1000.0), ["1", "10", "100", "1,000"]),
+        ((0.4, 4.0), ["0.5", "1", "2"]),
+        ((1.1, 2.1), ["1.5", "2"]),
+        ((13.0, 403.0), ["20", "50", "100", "200"]),
+        ((8.0, 403.0), ["10", "100"]),
+    ],
 )
 def test_logarithmic_axes_have_plain_numbers_enough(ends, labels):
     axes = ax()

@@ -1,6 +1,5 @@
 """Features as points of a plane, coloured by class: how far they have collapsed."""
 
-import matplotlib
 import numpy as np
 import numpy.typing as npt
 from jaxtyping import Float, Int
@@ -10,8 +9,11 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon.errors import ShapeError, public
-from gnomon.plot import style
+from gnomon.plot import _legend, style
 from gnomon.plot._values import Numbers, numbers, tensors
+
+MARKERS = "os^Dv"
+"""Their shapes: those of the first classes, in the palette's colours, then those of as many others."""
 
 
 @public
@@ -47,11 +49,13 @@ def classes(
         raise ShapeError("features", "two dimensions or more", features.shape[1], "Draw them as a histogram.")
     kinds, places = np.unique(numbers(labels), return_inverse=True)
     points, means = in_plane(numbers(features), places, len(kinds))
-    colours = matplotlib.color_sequences["tab10" if len(kinds) <= 10 else "tab20"]
     with style.canvas(ax, 3.9, 3.4) as (figure, axes):
         for place, kind in enumerate(kinds):
-            own, look = points[places == place], colours[place % len(colours)]
-            axes.plot(*own.T, "o", color=look, markersize=size, markeredgewidth=0, rasterized=True, label=f"{kind:g}")
+            own, shape = points[places == place], MARKERS[place // len(style.PALETTE) % len(MARKERS)]
+            axes.plot(
+                *own.T, shape, color=style.colour(place), markersize=size, markeredgewidth=0, rasterized=True,
+                label=f"{kind:.0f}",
+            )  # fmt: skip
             # A ring, since a collapsed class lies inside it.
             axes.plot(
                 *means[place], "o", color="none", markersize=2.4 * size, markeredgecolor=style.INK, markeredgewidth=0.8,
@@ -60,8 +64,7 @@ def classes(
         axes.set(xticks=[], yticks=[], aspect="equal")
         axes.set_adjustable("datalim")
         axes.margins(0.08)
-        if len(kinds) <= 10:
-            axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, handletextpad=0.2)
+        _legend.beside(axes, _legend.named([axes]))
     return figure, axes
 
 

@@ -8,11 +8,12 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import LinearSegmentedColormap, LogNorm, Normalize
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from torch import Tensor
 
 from gnomon import _checks
 from gnomon.errors import RangeError, ShapeError, public
-from gnomon.plot import style
+from gnomon.plot import _legend, style
 from gnomon.plot._drawn import Partition
 from gnomon.plot._values import Numbers, numbers, require, tensors
 
@@ -74,7 +75,8 @@ def regions(
 def decision_boundary(regions: Partition, *, ax: Axes | None = None, pixels: int = 240) -> tuple[Figure, Axes]:
     """Draws the predicted classes on a plane, in pale colours, and between them the exact lines on which they change.
 
-    Around a box that is no rectangle there is nothing.
+    Around a box that is no rectangle there is nothing. The legend names the classes, 20 at most; ten have a colour of
+    their own.
 
     Args:
         regions: the partition, a `gnomon.regions.Regions`.
@@ -92,16 +94,18 @@ def decision_boundary(regions: Partition, *, ax: Axes | None = None, pixels: int
     if not _checks.whole(pixels, 1):
         raise RangeError("pixels", "a whole number, at least 1", pixels, "Leave it out for 240.")
     left, right, low, high = _box(regions)
-    found = _classes(regions, pixels) % len(style.CLASSES)
+    found, many = _classes(regions, pixels), len(style.CLASSES)
     lines = [part for line in regions.decision_boundary() for part in (numbers(line), [[np.nan, np.nan]])]
-    shown = LinearSegmentedColormap.from_list("classes", list(style.CLASSES), len(style.CLASSES))
+    shown = LinearSegmentedColormap.from_list("classes", list(style.CLASSES), many)
     with style.canvas(ax, 3.6, 3.6) as (figure, axes):
         axes.imshow(
-            found, cmap=shown, vmin=0, vmax=len(style.CLASSES) - 1, origin="lower", extent=(left, right, low, high),
+            found % many, cmap=shown, vmin=0, vmax=many - 1, origin="lower", extent=(left, right, low, high),
             interpolation="none",
         )  # fmt: skip
         axes.plot(*np.concatenate([np.empty((0, 2)), *lines]).T, color=style.INK, linewidth=0.7)
         _window(axes, regions)
+        there = np.unique(found[np.isfinite(found)]).astype(int).tolist()
+        _legend.beside(axes, {str(kind): Patch(color=style.CLASSES[kind % many]) for kind in there})
     return figure, axes
 
 
