@@ -342,6 +342,28 @@ def test_the_page_tells_settings_apart_and_says_that_none_is_wanted(folder, brow
                 page.wait_for_function("window.written.includes('step')")
 
 
+@pytest.mark.browser
+def test_numbers_are_told_apart_and_curves_that_are_not_named_counted(folder, browser):
+    for run in range(8):
+        (folder / "runs" / f"{run}.jsonl").write_text(line(0, loss=0.9999) + line(1, loss=0.99998))
+    (folder / "page.html").write_text(written(folder / "runs", answer(Watched(folder / "runs", ("loss",)))))
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.add_init_script(NOTE_WHAT_IS_DRAWN)
+        page.goto((folder / "page.html").as_uri())
+        page.wait_for_function("window.written.includes('step')")
+        said = page.evaluate("window.written.slice(0, window.written.indexOf('step'))")
+        assert said == ["0.9999", "0.99992", "0.99994", "0.99996", "0.99998", "0", "1", "2"]
+        assert page.evaluate("[0.99996, 0.5, 1, 123456].map((value) => number(value))") == [
+            "0.99996",
+            "0.5",
+            "1",
+            "123,500",
+        ]
+        words = page.locator("section canvas").get_attribute("aria-label")
+        assert words.endswith("5 0.99998, and 2 more")
+
+
 def until_drawn(page, words):
     """Lets the page's frames pass until its canvas says so."""
     for _ in range(200):

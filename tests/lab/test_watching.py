@@ -311,7 +311,7 @@ def test_a_quantity_is_named_with_its_split_or_without(tmp_path, only, names):
     (tmp_path / "a.jsonl").write_text(line(0, **{"train/loss": 1, "test/loss": 2, "train/norm": 3}))
     watched = Watched(tmp_path, [only])
     watched.look()
-    assert [name for curves in watched.curves() for name in curves.names] == names
+    assert [name for curve in watched.curves() for name in curve.curves.names] == names
 
 
 def test_the_page_is_told_what_changed_alone(tmp_path):
@@ -401,6 +401,45 @@ def test_a_terminal_of_any_width_is_drawn_in(tmp_path, width):
     with terminal.capture() as said:
         terminal.print(picture(watched, terminal, 24))
     assert all(len(row) <= width for row in said.get().splitlines())
+
+
+def test_without_colours_a_mark_names_each_curve(tmp_path, monkeypatch):
+    for run, slope in (("a", 1), ("b", -1)):
+        (tmp_path / f"{run}.jsonl").write_text("".join(line(step, loss=slope * step) for step in range(9)))
+    watched = Watched(tmp_path)
+    watched.look()
+
+    def rows(**look):
+        terminal = Terminal(width=40, **look)
+        with terminal.capture() as said:
+            terminal.print(picture(watched, terminal, None))
+        return [row.rstrip() for row in said.get().splitlines()]
+
+    found = rows()
+    assert [row[:6] for row in found[:2]] == ["a  a: ", "b  b: "]
+    assert [row[-1] for row in (found[3], found[8])] == ["a", "b"]
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert not any(row.endswith(("a", "b")) for row in rows())
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert sum(row.replace("\x1b[0m", "").rstrip().endswith(("a", "b")) for row in rows()) == 2
+
+
+def test_a_run_is_one_row_and_its_axes_end_at_different_numbers(tmp_path):
+    name = "a-run-with-a-long-name-weight-decay-0.1-seed0"
+    numbers = {"low": -1.23e-5, "near": 0.99998, "nearer": 10001.25}
+    readings = [line(0, low=0.0, near=0.9999, nearer=10001.75), line(1, **numbers)]
+    (tmp_path / f"{name}.jsonl").write_text("".join(readings))
+    watched = Watched(tmp_path)
+    watched.look()
+    terminal = Terminal(width=50)
+    with terminal.capture() as said:
+        terminal.print(picture(watched, terminal, None))
+    rows = said.get().splitlines()
+    assert rows[0].startswith("a  a-run-with")
+    assert "-seed0: step 1, last" in rows[0]
+    ends = [row.split()[0] for place, row in enumerate(rows[1:]) if place % 8 in (1, 6)]
+    assert ends == ["0", "-1.23e-05", "0.99998", "0.9999", "10,001.75", "10,001.25"]
+    assert max(map(len, rows)) == 50
 
 
 def test_the_terminal_shows_what_fits_and_says_what_does_not(tmp_path):

@@ -19,7 +19,7 @@ function axis(low, high, log, pad) {
   return { log, low: a - room, high: b + room, at: (v) => (to(v) - a + room) / (b - a + 2 * room) };
 }
 
-function ticks({ log, low, high }, most) {
+function ticks({ log, low, high }, most, whole = false) {
   if (log && high - low > 0.7) {
     const first = Math.ceil(low), last = Math.floor(high), by = Math.max(1, Math.ceil((last - first) / most));
     const few = last - first < 2 ? [1, 2, 5] : [1], marks = [];
@@ -32,18 +32,26 @@ function ticks({ log, low, high }, most) {
     return marks;
   }
   const [from, to] = log ? [10 ** low, 10 ** high] : [low, high];
-  const raw = (to - from) / most, power = 10 ** Math.floor(Math.log10(raw));
-  const by = power * [1, 2, 2.5, 5, 10].find((times) => times * power >= raw * 0.999);
+  const raw = (to - from) / most, power = Math.max(10 ** Math.floor(Math.log10(raw)), whole ? 1 : 0);
+  const enough = (times) => times * power >= raw * 0.999 && !(whole && times * power % 1);
+  const by = power * [1, 2, 2.5, 5, 10].find(enough);
   const marks = [];
   for (let i = Math.ceil(from / by); i * by <= to; i += 1) marks.push(i * by);
   return marks;
 }
 
-function number(value) {
-  const size = Math.abs(value);
-  if (size >= 1e6 || (size > 0 && size < 1e-3)) return value.toExponential(2).replace(/\.?0+e/, "e").replace("e+", "e");
-  return Number(value.toPrecision(4)).toLocaleString("en", { maximumFractionDigits: 6 });
+// Four digits, or three with a power of ten; more where a value below 1 would read 1, or one larger by `gap` the same.
+function number(value, gap = 0) {
+  const size = Math.abs(value), between = Math.min(15, gap && size ? 3 + Math.floor(Math.log10(size / gap)) : 0);
+  if (size >= 1e6 || (size > 0 && size < 1e-3)) {
+    return value.toExponential(Math.max(3, between) - 1).replace(/\.?0+e/, "e").replace("e+", "e");
+  }
+  let digits = Math.max(4, between);
+  while (digits < 6 && size < 1 && Number(size.toPrecision(digits)) === 1) digits += 1;
+  return Number(value.toPrecision(digits)).toLocaleString("en", { maximumFractionDigits: 20 });
 }
+
+const labels = (marks) => marks.map((mark) => number(mark, Math.abs(marks[1] - marks[0])));
 
 function ago(seconds) {
   if (seconds < 90) return `${Math.max(0, Math.round(seconds))} s`;

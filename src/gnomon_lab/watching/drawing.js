@@ -33,33 +33,36 @@ function draw(canvas, runs, highlighted, across, up) {
     pen.fillText("nothing above 0, or no number", LEFT, height / 2);
     return;
   }
-  const x = (step) => LEFT + across.at(step) * (width - LEFT - RIGHT);
+  const marks = ticks(up, 5), numbers = labels(marks);
+  const left = Math.max(LEFT, 12 + Math.max(...numbers.map((words) => pen.measureText(words).width)));
+  const x = (step) => left + across.at(step) * (width - left - RIGHT);
   const y = (value) => height - BOTTOM - up.at(value) * (height - TOP - BOTTOM);
   pen.strokeStyle = grid;
   pen.lineWidth = 1;
   pen.textBaseline = "middle";
   pen.textAlign = "right";
-  for (const mark of ticks(up, 5)) {
+  marks.forEach((mark, i) => {
     pen.beginPath();
-    pen.moveTo(LEFT, y(mark));
+    pen.moveTo(left, y(mark));
     pen.lineTo(width - RIGHT, y(mark));
     pen.stroke();
-    pen.fillText(number(mark), LEFT - 6, y(mark));
-  }
+    pen.fillText(numbers[i], left - 6, y(mark));
+  });
   pen.textAlign = "center";
-  let room = LEFT;
-  for (const mark of ticks(across, Math.max(2, Math.floor(width / 110)))) {
-    const words = number(mark), half = pen.measureText(words).width / 2;
-    pen.fillText(words, Math.min(x(mark), width - half - 1), height - BOTTOM / 2 + 2);
-    room = Math.min(room, x(mark) - half);
-  }
+  let room = left;
+  const steps = ticks(across, Math.max(2, Math.floor(width / 110)), true);
+  labels(steps).forEach((words, i) => {
+    const at = x(steps[i]), half = pen.measureText(words).width / 2;
+    pen.fillText(words, Math.min(at, width - half - 1), height - BOTTOM / 2 + 2);
+    room = Math.min(room, at - half);
+  });
   pen.textAlign = "left";
   if (pen.measureText("step").width + 8 <= room) pen.fillText("step", 2, height - BOTTOM / 2 + 2);
   const drawn = runs.filter((run) => run.values[canvas.name]);
   const few = drawn.length <= FEW;
   pen.save();
   pen.beginPath();
-  pen.rect(LEFT - 4, 0, width - LEFT, height - BOTTOM + 4);
+  pen.rect(left - 4, 0, width - left, height - BOTTOM + 4);
   pen.clip();
   if (few) for (const run of drawn) band(pen, run, canvas.name, x, y, across.log, up.log);
   drawn.sort((a, b) => (a.key === highlighted) - (b.key === highlighted));
@@ -71,6 +74,7 @@ function draw(canvas, runs, highlighted, across, up) {
   pen.restore();
   const last = (run) => number(run.values[canvas.name].findLast((value) => typeof value === "number") ?? NaN);
   const words = drawn.slice(0, FEW).map((run) => `${run.label} ${last(run)}`);
+  if (!few) words.push(`and ${drawn.length - FEW} more`);
   canvas.setAttribute("aria-label", `${canvas.name}, at the end: ${words.join(", ")}`);
 }
 

@@ -1,6 +1,7 @@
 """The curves on a terminal, redrawn again and again; where there is none, the latest reading as a line now and then."""
 
 import math
+import string
 import time
 from collections.abc import Iterable, Iterator
 
@@ -10,15 +11,19 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from gnomon._words import number, shortened
 from gnomon_lab.watching.braille import Axis, axis_of_steps, axis_of_values, drawn
 from gnomon_lab.watching.curves import Numbers, Steps
 from gnomon_lab.watching.folder import Curve, Watched
 
 SECONDS, QUIET, BETWEEN_LINES = 4.0, 10.0, 10.0
 COLOURS = ("bright_blue", "bright_red", "green", "magenta", "yellow", "cyan", "white")
+MARKS = string.ascii_letters + string.digits
+"""What stands at the end of each curve, and before the run's name, where there are no colours."""
 NARROWEST, ROWS = 44, 6
 """The fewest characters across a chart, and the rows of its axes."""
-LABEL = 9
+LABEL = 10
+"""The characters before a chart: those of a number, and a blank."""
 POINTS = 400
 
 
@@ -96,11 +101,16 @@ def in_order(names: Iterable[str]) -> list[str]:
 
 
 def _of_run(curve: Curve, watched: Watched, console: Console) -> Text:
+    """How the run is drawn, its name, its last step and when that came, in one row."""
     quiet = max(0, time.time() - curve.changed)  # another machine's clock may be ahead
     when = "finished" if curve.finished else f"nothing for {quiet:,.0f} s" if quiet >= 60 else f"last {quiet:.0f} s ago"
     when = when if watched.there else f"there is no {watched.path} any more"
-    words = console.render_str(f"{curve.label}: step {curve.curves.last_step:,}, {when}")
-    return Text("━━ ", _colour(curve.place)).append_text(words)
+    look = Text(f"{_mark(curve.place)}  ") if _colourless(console) else Text("━━ ", _colour(curve.place))
+    after = console.render_str(f": step {curve.curves.last_step:,}, {when}")
+    name = shortened(console.render_str(curve.label).plain, console.width - len(look) - len(after))
+    row = look.append(name).append_text(after)
+    row.no_wrap, row.overflow = True, "ellipsis"
+    return row
 
 
 def _cut(rows: list[Text], most: int) -> list[Text]:
@@ -121,19 +131,39 @@ def _chart(
     up = axis_of_values([numbers for *_, numbers in there])
     if up is None:
         return console.render_str(f"{name}\nno number yet" + "\n" * ROWS)
-    room = max(1, width - LABEL)
+    ends = {0: number(up.high, up.high - up.low), ROWS - 1: number(up.low, up.high - up.low)}
+    left = max(LABEL, 1 + max(map(len, ends.values())))
+    room = max(1, width - left)
     title = f"{name}, logarithmic" if up.log else name
     text = console.render_str(f"{title[:width]}\n")
     text.no_wrap = True
     rows = drawn([(steps, numbers) for _, steps, numbers in there], across, up, room, ROWS)
+    if _colourless(console):
+        _name_ends(rows, [place for place, *_ in there])
     for at, row in enumerate(rows):
-        label = {0: f"{up.high:.3g}", ROWS - 1: f"{up.low:.3g}"}.get(at, "")
-        text.append(f"{label:>{LABEL - 1}} ", "dim")
+        text.append(f"{ends.get(at, ''):>{left - 1}} ", "dim")
         for sign, owner in row:
             text.append(sign, _colour(there[owner][0]) if owner >= 0 else "")
         text.append("\n")
     low, high = f"{across.low:,.0f}", f"{across.high:,.0f}"
-    return text.append(f"{' ' * LABEL}{low}{high:>{max(1, room - len(low))}}", "dim")
+    return text.append(f"{' ' * left}{low}{high:>{max(1, room - len(low))}}", "dim")
+
+
+def _name_ends(rows: list[list[tuple[str, int]]], places: list[int]) -> None:
+    """Puts each run's mark on the last character in which its curve is seen."""
+    for owner, place in enumerate(places):
+        seen = [(column, at) for at, row in enumerate(rows) for column, (_, one) in enumerate(row) if one == owner]
+        if seen:
+            column, at = max(seen)
+            rows[at][column] = (_mark(place), owner)
+
+
+def _colourless(console: Console) -> bool:
+    return console.color_system is None or console.no_color
+
+
+def _mark(place: int) -> str:
+    return MARKS[place % len(MARKS)]
 
 
 def _colour(place: int) -> str:
