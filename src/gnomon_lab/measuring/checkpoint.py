@@ -6,9 +6,13 @@ import pickle
 import re
 import warnings
 import zipfile
+from collections import defaultdict
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from safetensors import safe_open
 
@@ -19,15 +23,23 @@ from gnomon_lab.runs.checkpoint import State, load_checkpoint
 
 ZIP = b"PK\x03\x04"
 """How the archives that `torch.save` writes begin."""
-HARMLESS: tuple[type | tuple[type, str], ...] = (
-    argparse.Namespace,
-    (pathlib.PosixPath, "pathlib.PosixPath"),
-    (pathlib.PosixPath, "pathlib._local.PosixPath"),
+PATHS = ((pathlib.PosixPath, "pathlib.PosixPath"), (pathlib.PosixPath, "pathlib._local.PosixPath"))
+"""By either of the names that they have in different versions of Python."""
+LISTS = ((list, "builtins.list"), (list, "__builtin__.list"))
+"""What a defaultdict makes, by its names in pickles of both kinds."""
+NUMPY = (
+    np.ndarray,
+    np.dtype,
+    *{type(np.dtype(code)) for code in np.typecodes["All"]},
+    *(
+        (value.__reduce__()[0], f"numpy.{core}.multiarray.{name}")
+        for value, name in ((np.float64(), "scalar"), (np.array(0.0), "_reconstruct"))
+        for core in ("core", "_core")  # NumPy 1 and 2
+    ),
 )
-"""Classes other than tensors in checkpoints whose construction does nothing: the options of a training script.
-
-Paths by either of the names that they have in different versions of Python.
-"""
+"""NumPy's numbers and arrays, by what their pickles call."""
+HARMLESS: tuple[Any, ...] = (argparse.Namespace, defaultdict, datetime, *LISTS, *PATHS, *NUMPY)
+"""What checkpoints hold besides tensors whose construction does nothing: options, metrics, states of generators."""
 
 
 def read_weights(path: Path) -> list[Weights]:
