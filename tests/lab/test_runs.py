@@ -16,7 +16,19 @@ from gnomon import Reading
 from gnomon.errors import CheckpointError, ConvergenceError, DataError, EmptyError, RangeError
 from gnomon_lab.cli.progress import Progress
 from gnomon_lab.papers.own.grok_digits import Config
-from gnomon_lab.runs import Run, find, last, load_run, machine, open_run, read_records, series, settled_at
+from gnomon_lab.runs import (
+    Run,
+    at_most,
+    find,
+    last,
+    load_run,
+    machine,
+    open_run,
+    over_seeds,
+    read_records,
+    series,
+    settled_at,
+)
 from gnomon_lab.runs.checkpoint import load_checkpoint, save_checkpoint
 from gnomon_lab.runs.files import replace_file, write_json
 from gnomon_lab.runs.series import seconds_of
@@ -30,6 +42,29 @@ def test_a_dozen_kills_change_nothing(tmp_path):
     said = json.loads(done.stdout)
     assert said["kills"] >= 12
     assert len(said["moments"]) >= 5, "the kills all fell on the same moment"
+
+
+@pytest.mark.parametrize(
+    ("values", "measured", "holds"),
+    [
+        ([0.05], "0.05", True),
+        ([0.1], "0.1", True),
+        ([0.10004], "0.10004", False),
+        ([0.09, 0.1004], "0.09 to 0.1004 over 2 seeds", False),
+        ([0.3], "0.3", False),
+        ([math.inf], "inf", False),
+        ([-0.0], "0", True),
+    ],
+)
+def test_a_measured_value_shows_whether_it_is_at_most_the_limit(values, measured, holds):
+    claim = at_most("small", "here", 0.1, values)
+    assert (claim.expected, claim.measured, claim.holds) == ("at most 0.1", measured, holds)
+
+
+def test_zero_is_said_without_a_sign():
+    assert over_seeds([-0.001, 0.0], ".1%") == "-0.1% to 0.0% over 2 seeds"
+    assert over_seeds([-0.0001, 0.0], ".2f") == "0.00 to 0.00 over 2 seeds"
+    assert over_seeds([-0.5], "+.2f") == "-0.50"
 
 
 class Counter:

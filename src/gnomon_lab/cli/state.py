@@ -1,7 +1,7 @@
 """The state of a run, in words."""
 
 from gnomon.errors import GnomonError
-from gnomon_lab.runs import Found
+from gnomon_lab.runs import Found, duration
 
 NAMED = 4
 """The most finished parts that are listed by name."""
@@ -29,10 +29,3 @@ def how_far(found: Found) -> str:
     ended = [arm for arm, (_, finished) in reached.items() if finished]
     parts = [f"{len(ended)} parts finished"] if len(ended) > NAMED else [f"{arm} finished" for arm in ended]
     return ", ".join(parts + [f"{arm} at step {step:,}" for arm, (step, finished) in reached.items() if not finished])
-
-
-def duration(seconds: float) -> str:
-    """A duration, in a unit in which it is a small number."""
-    if seconds < 120:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from gnomon_lab.runs import Record
+from gnomon_lab.runs import Record, duration
 
 NAMED = 3
 """How many of the most expensive quantities are named."""
@@ -23,6 +23,6 @@ def cost(records: Sequence[Record]) -> dict[str, str]:
             parts.update(seconds["cost"])
         if read > 0:
             share = f", {read / trained:.0%} of it" if trained > 0 else ""
-            most = ", ".join(f"{name} {took:.2g} s" for name, took in parts.most_common(NAMED))
-            costs[arm] = f"{read:.2g} s of reading beside {trained:.2g} s of training{share}; most for {most}"
+            most = ", ".join(f"{name} {duration(took)}" for name, took in parts.most_common(NAMED))
+            costs[arm] = f"{duration(read)} of reading beside {duration(trained)} of training{share}; most for {most}"
     return costs

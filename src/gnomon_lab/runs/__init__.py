@@ -1,6 +1,7 @@
 """Runs: folders that hold a configuration, its records and its checkpoints, and survive being killed."""
 
 from gnomon_lab.runs.claims import Claim, at_most, over_seeds
+from gnomon_lab.runs.duration import duration
 from gnomon_lab.runs.find import Found, all_runs, find_run, finished_runs, load_run, open_run
 from gnomon_lab.runs.records import Record, read_records
 from gnomon_lab.runs.run import Run
@@ -14,6 +15,7 @@ __all__ = [
     "all_runs",
     "at_most",
     "by_arm",
+    "duration",
     "find_run",
     "finished_runs",
     "last",

@@ -31,10 +31,18 @@ def reproduced(claims: Sequence[Claim]) -> str:
 
 def at_most(message: str, source: str, limit: float, values: Sequence[float]) -> Claim:
     """The claim that a value is at most the limit in every seed."""
-    return Claim(message, source, f"at most {limit:g}", over_seeds(values), max(values) <= limit)
+    worst = max(values)
+    holds = worst <= limit
+    digits = next(n for n in range(3, 18) if (float(f"{worst:.{n}g}") <= limit) == holds)  # that show whether it does
+    return Claim(message, source, f"at most {limit:g}", over_seeds(values, f".{digits}g"), holds)
 
 
 def over_seeds(values: Sequence[float], how: str = ".3g") -> str:
     """What was measured, in words: the value, or the lowest and the highest of several seeds."""
-    low, high = format(min(values), how), format(max(values), how)
+    low, high = (_without_minus_zero(format(value, how)) for value in (min(values), max(values)))
     return low if len(values) == 1 else f"{low} to {high} over {len(values)} seeds"
+
+
+def _without_minus_zero(number: str) -> str:
+    """A number in words; a zero, such as -0.00%, without its sign."""
+    return number if number.strip("-0.%") else number.lstrip("-")
