@@ -48,6 +48,18 @@ def test_table_summary_and_figures_name_the_moments():
     ]
 
 
+def test_lines_of_one_figure_look_different():
+    for figure in figures(made_up()):
+        lines = [line for panel in figure.panels for line in panel.lines]
+        named = {(line.label, line.colour, line.dashed) for line in lines}
+        assert len({(colour, dashed) for _, colour, dashed in named}) == len(named)
+
+
+def test_a_cosine_that_rounds_to_zero_has_no_sign():
+    rows = table([record | {"train/centroid_alignment": -1e-3} for record in made_up()])[1]
+    assert {row[4] for row in rows} == {"0.00"}
+
+
 def test_claims_are_those_of_the_figures():
     held = claims([made_up(), made_up()])
     assert [claim.holds for claim in held] == [True] * 5

@@ -28,10 +28,12 @@ def test_cost_is_told_by_arm_with_the_dearest():
         {"arm": "a", "step": 1, "seconds": seconds(3.0, 12.0, jacobian=1.0, logits=0.25, ntk=0.5, rest=0.25)},
         {"arm": "flow", "step": 0, "seconds": seconds(0.0, 2.0)},
         {"arm": "still", "step": 0, "seconds": seconds(0.5, 0.0, logits=0.5)},
+        {"arm": "long", "step": 0, "seconds": seconds(7800.0, 90_000.0, logits=7800.0)},
     ]
     assert cost(records) == {
         "a": "3 s of reading beside 12 s of training, 25% of it; most for jacobian 1.8 s, logits 0.5 s, ntk 0.5 s",
         "still": "0.5 s of reading beside 0 s of training; most for logits 0.5 s",
+        "long": "2.2 h of reading beside 25.0 h of training, 9% of it; most for logits 2.2 h",
     }
 
 
@@ -93,7 +95,7 @@ def test_what_differs_between_the_seeds_is_not_said_of_all():
     second = figures(5, (Line("a", (1, 2), (0.75, 0.5)),))
     (curves,) = together([first, second])
     assert (curves.name, curves.title) == ("curves-seeds", "curves")
-    assert curves.caption == "A line for each of 2 seeds. As trained. Means."
+    assert curves.caption == "A line for each of 2 seeds, without the marks. As trained. Means."
     assert curves.panels == (
         Panel("loss", "", (Line("a", (1, 2), (0.5, 0.25)), Line("a", (1, 2), (0.75, 0.5))), (), (0.0, 1.0)),
     )

@@ -81,7 +81,9 @@ def together(by_seed: Sequence[Sequence[Figure]]) -> list[Curves]:
             continue
         panels = tuple(_panel(same) for same in zip(*(figure.panels for figure in curves), strict=True))
         title = curves[0].title if len({figure.title for figure in curves}) == 1 else name
-        caption = " ".join((f"A line for each of {len(curves)} seeds.", *_common(curves)))
+        marked = any(panel.marks for figure in curves for panel in figure.panels)
+        what = f"A line for each of {len(curves)} seeds{', without the marks' if marked else ''}."
+        caption = " ".join((what, *_common(curves)))
         drawn.append(replace(curves[0], name=f"{name}-seeds", title=title, caption=caption, panels=panels))
     return drawn
 

@@ -246,8 +246,8 @@ def peaked(records: Sequence[Record], arm: str) -> str:
     if peak - least < FALL:
         return ""
     return (
-        f"PC1 of the {arm} network falls from {peak:.2f} at step {steps[shares.index(peak)]:,.0f} to {least:.2f}. "
-        "In seed 0 of the usual setting the first direction changes hands there: up to the peak it is one left over "
+        f"PC1 of the {arm} network falls from {peak:.2f} at step {steps[shares.index(peak)]:,.0f} to {least:.2f}: "
+        "in seed 0 of the usual setting the first direction changes hands there; up to the peak it is one left over "
         "from the start and hardly points along the digit; it shrinks until the digit's own is the strongest, and with "
         "this one PC1 rises again."
     )
