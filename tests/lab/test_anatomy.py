@@ -99,6 +99,7 @@ def test_table_summary_and_figures_say_when():
     records = made_up(**{"jacobians/effective_rank": (5.0,) * 6})
     columns, rows = table(records)
     assert all(len(row) == len(columns) for row in rows)
+    assert len({*columns}) == len(columns)
     assert rows[0] == ("Zero training error", "", "", "3", "", "3")
     assert rows[2] == ("Test accuracy", "1", "9", "30", "9", "30")
     assert rows[8] == ("Effective rank of their AGOP", "5", "5", "no change", "5", "no change")

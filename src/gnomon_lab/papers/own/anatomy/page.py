@@ -26,7 +26,7 @@ OTHER = "another untrained network"
 
 def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """For each quantity where it starts, and in each arm where it ends and when it is done."""
-    columns = ("", "start", *(word for arm in ARMS for word in (arm, "done at")))
+    columns = ("", "start", *(word for arm in ARMS for word in (arm, f"{arm} done at")))
     zero = [cell for arm in ARMS for cell in ("", words(memorised([records], arm)[0]))]
     rows = [("Zero training error", "", *zero)]
     for quantity in QUANTITIES:
