@@ -109,6 +109,50 @@ def test_interactive_draws_the_data(log_x):
     assert drawing.layout.xaxis2.matches == "x"
 
 
+def test_lines_whose_colours_come_again_have_other_dashes():
+    looks = [(colour, dashed) for colour in range(2 * len(style.PALETTE)) for dashed in (False, True)]
+    lines = tuple(Line(f"{look}", (1.0, 2.0), (0.0, 1.0), look[1], look[0]) for look in looks)
+    figure = Curves("many", "Many", "", "step", (Panel("p", "y", lines),))
+    assert len({(trace.line.color, trace.line.dash) for trace in interactive(figure).data}) == len(lines)
+    drawn = draw(figure).axes[0].get_lines()
+    assert len({(line.get_color(), str(line._unscaled_dash_pattern)) for line in drawn}) == len(lines)
+
+
+@pytest.mark.parametrize(
+    ("ys", "numbers"),
+    [
+        ((0.9999, 0.99998), ["0.9999", "0.99992", "0.99994", "0.99996", "0.99998"]),
+        ((0.0, -1.2e-6), ["-1.2e-06", "-9e-07", "-6e-07", "-3e-07", "0"]),
+        ((0.0, 2e7), ["0", "5e+06", "1e+07", "1.5e+07", "2e+07"]),
+    ],
+)
+def test_numbers_at_a_linear_y_axis_are_whole_and_have_room(ys, numbers):
+    """matplotlib would put a factor above the axis, plotly a prefix such as µ."""
+    usual = Curves("c", "C", "", "step", (Panel("p", "y", (Line("a", (1.0, 2.0), (0.0, 1.0)),)),))
+    figure = dataclasses.replace(usual, panels=(Panel("p", "y", (Line("a", (1.0, 2.0), ys),)),))
+    drawing = draw(figure)
+    (axes,) = drawing.axes
+    drawing.canvas.draw()
+    low, high = axes.get_ylim()
+    shown = [label for label in axes.get_yticklabels() if low <= label.get_position()[1] <= high]
+    assert [label.get_text() for label in shown] == numbers
+    assert axes.yaxis.get_offset_text().get_text() == ""
+    words = axes.yaxis.label.get_window_extent()
+    assert words.x0 >= 0
+    assert all(words.x1 < label.get_window_extent().x0 for label in shown)
+    assert interactive(figure).layout.yaxis.exponentformat == "e"
+    assert interactive(figure).layout.margin.l > interactive(usual).layout.margin.l
+
+
+def test_the_legend_names_a_line_where_it_has_points():
+    hidden, shown = Line("a", (0.0,), (1.0,)), Line("a", STEPS, (0.0, 1.0, 2.0, 3.0))
+    panels = (Panel("p", "y", (hidden, Line("b", STEPS, (0.0, 1.0, 2.0, 3.0), colour=1))), Panel("q", "y", (shown,)))
+    figure = Curves("c", "C", "", "step", (*panels, Panel("r", "y", (Line("only at 0", (0.0,), (1.0,)),))))
+    named = [(trace.name, trace.x) for trace in interactive(figure).data if trace.showlegend]
+    assert named == [("b", STEPS[1:]), ("a", STEPS[1:])]
+    assert [words.get_text() for words in draw(figure).legends[0].get_texts()] == ["b", "a"]
+
+
 def test_a_logarithmic_y_axis_shows_the_data_as_they_are():
     line = Line("collapse", STEPS, (1.0, 1e-3, 1e-6, 1e-9))
     panels = (Panel("NC1", "ratio", (line,), log_y=True), Panel("NC2", "norm", (line,), (), (1e-12, 10.0), log_y=True))

@@ -15,7 +15,7 @@ class Line:
         x: where it was measured, in the unit of the figure's x axis.
         y: what was measured there; as long as `x`.
         dashed: dashed instead of solid.
-        colour: place in the palette, from 0; wraps round.
+        colour: place in the palette, from 0; wraps round, with other dashes.
 
     Raises:
         ShapeError: if `x` and `y` differ in length.

@@ -11,9 +11,23 @@ from gnomon_lab.report.drawing import _layout
 from gnomon_lab.report.drawing._interactive_region_map import interactive_region_map
 from gnomon_lab.report.drawing._interactive_scatter import interactive_scatter
 from gnomon_lab.report.drawing._interactive_space import interactive_space
-from gnomon_lab.report.drawing._plotly import axis_title, base, below_legend, dtick, number, slider, text, title
+from gnomon_lab.report.drawing._plotly import (
+    Y_NUMBERS,
+    axis_title,
+    base,
+    below_legend,
+    dtick,
+    number,
+    slider,
+    text,
+    title,
+)
 
 _LEFT, _RIGHT = 62, 26
+_NUMBER = 5
+"""The characters of a number for which there is room on the left."""
+_DASHES = ("solid", "5px,3px", "2px,3px", "9px,3px,2px,3px")
+"""`style.DASHES`, as plotly names them."""
 _BELOW_IMAGES, _ROW_LABEL = 120, 30
 
 
@@ -41,7 +55,8 @@ def interactive(figure: Figure) -> go.Figure:
 def _curves(curves: Curves) -> go.Figure:
     stacked, tops = _layout.stack(curves)
     labels = [line.label for line in _layout.legend(curves)]
-    layout = below_legend("curves", labels, _layout.WIDTH, stacked, _LEFT, _RIGHT, _layout.X_AXIS)
+    left = _LEFT + _layout.wider(curves, _NUMBER)
+    layout = below_legend("curves", labels, _layout.WIDTH, stacked, left, _RIGHT, _layout.X_AXIS)
     layout |= {"hovermode": "x unified", "shapes": [], "annotations": []}
     traces: list[go.Scatter] = []
     seen: set[tuple[str, int, bool]] = set()
@@ -50,9 +65,9 @@ def _curves(curves: Curves) -> go.Figure:
         traces += [_trace(line, curves.log_x, i, seen) for line in panel.lines]
         for flag in panel_flags:
             layout["shapes"] += _pole(flag, i)
-        layout["annotations"] += [_label(flag, i, curves) for flag in panel_flags if flag.level >= 0]
+        layout["annotations"] += [_label(flag, i, curves, left) for flag in panel_flags if flag.level >= 0]
         above = _layout.levels(panel_flags) * _layout.FLAG + 3
-        layout["annotations"].append(title(panel.title, f"y{number(i)}", _LEFT, above))
+        layout["annotations"].append(title(panel.title, f"y{number(i)}", left, above))
     return go.Figure(traces, layout)
 
 
@@ -72,10 +87,10 @@ def _axes(curves: Curves, panel: Panel, i: int, domain: tuple[float, float]) -> 
         x["matches"] = "x"
     if last:
         x["title"] = axis_title(curves.x_label, 10)
-    y = common | {"anchor": f"x{number(i)}", "domain": list(domain), "nticks": 6, "hoverformat": ".4~g"}
+    y = common | {"anchor": f"x{number(i)}", "domain": list(domain), "nticks": 6, "hoverformat": ".4~g"} | Y_NUMBERS
     y |= {"showspikes": False, "title": axis_title(panel.y_label, 6)}
     if panel.log_y:
-        y |= {"type": "log", "exponentformat": "e"} | _numbers(*_layout.y_span(panel))
+        y |= {"type": "log"} | _numbers(*_layout.y_span(panel))
     if panel.y_range is not None:
         y["range"] = list(_layout.exponents(*panel.y_range) if panel.log_y else panel.y_range)
     return {f"xaxis{number(i)}": x, f"yaxis{number(i)}": y}
@@ -93,12 +108,13 @@ def _numbers(low: float, high: float) -> dict[str, Any]:
 def _trace(line: Line, log_x: bool, i: int, seen: set[tuple[str, int, bool]]) -> go.Scatter:
     xs, ys = _layout.shown(line, log_x)
     key = (line.label, line.colour, line.dashed)
-    first = key not in seen
-    seen.add(key)
+    first = bool(xs) and key not in seen
+    if xs:
+        seen.add(key)
+    dash = _layout.dash(line)
     return go.Scatter(
         x=xs, y=ys, name=text(line.label), mode="markers" if len(xs) == 1 else "lines", marker_size=7,
-        line={"color": style.colour(line.colour), "width": 2 if line.dashed else 2.4,
-              "dash": "5px,3px" if line.dashed else "solid"},
+        line={"color": style.colour(line.colour), "width": 2 if dash else 2.4, "dash": _DASHES[dash]},
         marker_color=style.colour(line.colour), legendgroup=repr(key), showlegend=first,
         xaxis=f"x{number(i)}", yaxis=f"y{number(i)}",
     )  # fmt: skip
@@ -118,8 +134,8 @@ def _pole(flag: _layout.Flag, i: int) -> list[dict[str, Any]]:
     return [through, at | {"ysizemode": "pixel", "yanchor": 1, "y0": 0, "y1": reach}]
 
 
-def _label(flag: _layout.Flag, i: int, curves: Curves) -> dict[str, Any]:
-    over = _layout.overhang(curves, flag.mark, _layout.WIDTH - _LEFT - _RIGHT, _layout.WIDTH - _LEFT)
+def _label(flag: _layout.Flag, i: int, curves: Curves, left: int) -> dict[str, Any]:
+    over = _layout.overhang(curves, flag.mark, _layout.WIDTH - left - _RIGHT, _layout.WIDTH - left)
     return {
         "name": "flag", "text": text(flag.mark.label), "showarrow": False, "font": {"size": 12}, "borderpad": 0,
         "bgcolor": "white",

@@ -4,13 +4,17 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.ticker import MaxNLocator
 
+from gnomon.plot import style
 from gnomon_lab.figures import Curves, ImageSlider, Line, Mark, Panel
 
 # Sizes in CSS pixels (1/96 inch).
 WIDTH = 860
 PANEL_TITLE, FLAG, GAP, X_AXIS = 26, 17, 18, 52
 LABEL_CHARACTER = 6.8
+Y_TICKS, FULL = 5, 1e6
+"""How many steps a linear y axis has, and up to where whole numbers are written in full."""
 
 
 def shown(line: Line, log_x: bool) -> tuple[list[float], list[float]]:
@@ -45,6 +49,21 @@ def y_span(panel: Panel) -> tuple[float, float]:
     """The lowest and the highest value that a panel shows."""
     heights = panel.y_range or [y for line in panel.lines for y in line.y]
     return min(heights), max(heights)
+
+
+def wider(curves: Curves, characters: int) -> int:
+    """By how many pixels the longest number at a linear y axis exceeds so many characters."""
+    longest = max(
+        (len(word) for panel in curves.panels if not panel.log_y for word in _numbers(*y_span(panel))), default=0
+    )
+    return math.ceil(LABEL_CHARACTER * max(0, longest - characters))
+
+
+def _numbers(low: float, high: float) -> list[str]:
+    """Those at an axis that shows both."""
+    low, high = padded(low, high, 0.05, log=False)
+    ticks = [tick for tick in MaxNLocator(Y_TICKS).tick_values(low, high) if low <= tick <= high]
+    return style.Plain(FULL).format_ticks(ticks)
 
 
 @dataclass(frozen=True)
@@ -98,12 +117,18 @@ def stack(curves: Curves) -> tuple[int, tuple[int, ...]]:
 
 
 def legend(curves: Curves) -> tuple[Line, ...]:
-    """The first line of each legend entry: lines of one label, colour and dash share one."""
+    """The first line of each legend entry: lines of one label, colour and dash share one, if the axis shows a point."""
     first: dict[tuple[str, int, bool], Line] = {}
     for panel in curves.panels:
         for line in panel.lines:
-            first.setdefault((line.label, line.colour, line.dashed), line)
+            if shown(line, curves.log_x)[0]:
+                first.setdefault((line.label, line.colour, line.dashed), line)
     return tuple(first.values())
+
+
+def dash(line: Line) -> int:
+    """A line's place in `style.DASHES`: where the palette begins again, solid and dashed lines both look different."""
+    return (line.dashed + 2 * (line.colour // len(style.PALETTE))) % len(style.DASHES)
 
 
 def constant_rows(figure: ImageSlider) -> tuple[bool, ...]:

@@ -77,10 +77,10 @@ def handle(mark: Mark, look: Mapping[str, Any]) -> Line2D:
     return Line2D([], [], **look, label=mark.label)
 
 
-def plain(axis: Axis, ticks: int) -> None:
-    """Plain numbers on an axis, in at most so many steps."""
+def plain(axis: Axis, ticks: int, whole: float = 1e9) -> None:
+    """Plain numbers on an axis, in at most so many steps; whole ones are written in full up to there."""
     axis.set_major_locator(MaxNLocator(ticks))
-    axis.set_major_formatter(style.Plain())
+    axis.set_major_formatter(style.Plain(whole))
 
 
 def frame_title(axes: Axes, words: str, **place: Any) -> None:  # noqa: ANN401 - matplotlib's own

@@ -11,6 +11,8 @@ from gnomon.plot import style
 from gnomon_lab.report.drawing import _legend
 from gnomon_lab.report.drawing._scatter_layout import BAR
 
+Y_NUMBERS = {"exponentformat": "e", "minexponent": 4, "separatethousands": True}
+"""A y axis has its numbers in full up to 100,000, not as 0.5µ or 10k."""
 _FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
 
 
@@ -61,7 +63,7 @@ def below_legend(
 def title(words: str, axis: str, left: int, above: int) -> dict[str, Any]:
     """Bold words over a panel, starting `left` pixels before its y axis and `above` pixels over its upper end."""
     return {
-        "text": f"<b>{text(words)}</b>", "showarrow": False, "font": {"size": 14}, "borderpad": 0,
+        "text": f"<b>{text(words)}</b>", "showarrow": False, "font": {"size": 14}, "borderpad": 0, "align": "left",
         "xref": "paper", "x": 0, "xanchor": "left", "xshift": -left,
         "yref": f"{axis} domain", "y": 1, "yanchor": "bottom", "yshift": above,
     }  # fmt: skip

@@ -10,19 +10,18 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
 from gnomon.plot import image_gap, images, style
 from gnomon_lab.figures import Curves, Figure, ImageRow, ImageSlider, Line, Panel, RegionMap, Scatter, Space
 from gnomon_lab.report.drawing import _layout
-from gnomon_lab.report.drawing._matplotlib import EDGE, TITLE, canvas, draw_legend, legend_px
+from gnomon_lab.report.drawing._matplotlib import EDGE, TITLE, canvas, draw_legend, legend_px, plain
 from gnomon_lab.report.drawing._static_region_map import draw_region_map
 from gnomon_lab.report.drawing._static_scatter import draw_scatter
 from gnomon_lab.report.drawing._static_space import draw_space
 
 # Sizes in CSS pixels, as in `_layout`.
 _MARGIN_LEFT, _MARGIN_RIGHT = 84, 24
-_Y_LABEL = 60  # left of the axis, which leaves room for numbers such as -0.030
+_Y_LABEL, _NUMBER = 60, 6  # left of the axis, which leaves room for so many characters, as in -0.030
 _ROW_LABELS, _TALLEST_IMAGE, _HEADING, _NOTE, _FRAMES = 176, 72, 30, 34, 5
 
 
@@ -70,15 +69,17 @@ def _draw_curves(curves: Curves) -> Drawing:
     top = TITLE + legend_px([line.label for line in entries])
     stacked, tops = _layout.stack(curves)
     height = top + stacked + _layout.X_AXIS
+    left = _MARGIN_LEFT + _layout.wider(curves, _NUMBER)
+    inner = width - left - _MARGIN_RIGHT
     drawing = canvas(height, curves.title)
     handles = [Line2D([], [], **_line_style(line, curves.log_x), label=line.label) for line in entries]
     draw_legend(drawing, handles, height, handlelength=2.4)
     for i, (panel, panel_flags) in enumerate(zip(curves.panels, _layout.flags(curves), strict=True)):
         bottom = height - top - tops[i] - curves.panel_height
-        inner = width - _MARGIN_LEFT - _MARGIN_RIGHT
-        axes = drawing.add_axes((_MARGIN_LEFT / width, bottom / height, inner / width, curves.panel_height / height))
+        axes = drawing.add_axes((left / width, bottom / height, inner / width, curves.panel_height / height))
         _draw_panel(axes, panel, curves)
-        _draw_flags(axes, panel.title, panel_flags, curves)
+        axes.yaxis.set_label_coords((_MARGIN_LEFT - _Y_LABEL - left) / inner, 0.5)
+        _draw_flags(axes, panel.title, panel_flags, curves, left)
         if i == len(curves.panels) - 1:
             axes.set_xlabel(curves.x_label, labelpad=6, parse_math=False)
         else:
@@ -89,10 +90,11 @@ def _draw_curves(curves: Curves) -> Drawing:
 def _line_style(line: Line, log_x: bool) -> dict[str, Any]:
     if len(_layout.shown(line, log_x)[0]) == 1:
         return {"color": style.colour(line.colour), "linestyle": "", "marker": "o", "markersize": 5}
+    dash = _layout.dash(line)
     return {
         "color": style.colour(line.colour),
-        "linestyle": (0, (4, 2)) if line.dashed else "-",
-        "linewidth": 1.6 if line.dashed else 2.0,
+        "linestyle": style.DASHES[dash],
+        "linewidth": 1.6 if dash else 2.0,
     }
 
 
@@ -109,18 +111,17 @@ def _draw_panel(axes: Axes, panel: Panel, curves: Curves) -> None:
     if panel.log_y:
         style.logarithmic(axes, "y", *_layout.y_span(panel))
     else:
-        axes.yaxis.set_major_locator(MaxNLocator(5))
+        plain(axes.yaxis, _layout.Y_TICKS, _layout.FULL)
     if panel.y_range is not None:
         axes.set_ylim(panel.y_range)
     style.frame(axes)
     axes.set_ylabel(panel.y_label, labelpad=8, parse_math=False)
-    axes.yaxis.set_label_coords(-_Y_LABEL / (_layout.WIDTH - _MARGIN_LEFT - _MARGIN_RIGHT), 0.5)
 
 
-def _draw_flags(axes: Axes, title: str, panel_flags: tuple[_layout.Flag, ...], curves: Curves) -> None:
+def _draw_flags(axes: Axes, title: str, panel_flags: tuple[_layout.Flag, ...], curves: Curves, margin: int) -> None:
     """The panel's marks with their labels, and its title above them."""
     across = axes.get_xaxis_transform()
-    inner = _layout.WIDTH - _MARGIN_LEFT - _MARGIN_RIGHT
+    inner = _layout.WIDTH - margin - _MARGIN_RIGHT
     for flag in panel_flags:
         back = _layout.overhang(curves, flag.mark, inner, inner + _MARGIN_RIGHT)
         rise = flag.level + (0 if back else 0.85)
@@ -135,7 +136,7 @@ def _draw_flags(axes: Axes, title: str, panel_flags: tuple[_layout.Flag, ...], c
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},
             )  # fmt: skip
     above = 1 + (_layout.levels(panel_flags) * _layout.FLAG + 7) / curves.panel_height
-    left = -(_MARGIN_LEFT - EDGE) / inner
+    left = -(margin - EDGE) / inner
     axes.text(left, above, title, transform=axes.transAxes, size=10.5, weight="bold", parse_math=False)
 
 
