@@ -79,6 +79,8 @@ def test_rows_stand_by_their_names_from_the_top_down():
     axis = drawing.layout.yaxis
     assert (axis.tickvals, axis.range) == ((0, 1, 2), (2.5, -0.5))
     assert axis.ticktext == ("first $x^2$", "then", text(names[2]))
+    assert drawing.data[0].text == axis.ticktext
+    assert "%{text}" in drawing.data[0].hovertemplate
     plain = scatter()
     assert drawing.layout.margin.l > interactive(plain).layout.margin.l
     assert axes.get_position().x0 > draw(plain).axes[0].get_position().x0

@@ -17,7 +17,10 @@ from gnomon_lab.figures import (
     Line,
     Mark,
     Panel,
+    Points,
     Polylines,
+    Scatter,
+    ScatterPanel,
     Space,
     SpaceFaces,
     SpaceFrame,
@@ -176,9 +179,10 @@ def opened(browser, tmp_path):
     """Opens a report offline; fails the test on any complaint of the page or request out of it."""
     complaints, contexts = [], []
 
-    def open_report(report, width=1280, scheme="light"):
+    def open_report(report, width=1280, scheme="light", touch=False):
         write(report, tmp_path / "report.html")
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        screen = {"viewport": {"width": width, "height": 900}, "has_touch": touch, "is_mobile": touch}
+        context = browser.new_context(color_scheme=scheme, **screen)
         contexts.append(context)
         context.set_offline(True)
         page = context.new_page()
@@ -351,6 +355,68 @@ def test_light_dark_and_width_change_while_open(opened):
     page.wait_for_function("() => [...document.querySelectorAll('.plot .main-svg')].every(e => e.clientWidth < 400)")
     page.emulate_media(color_scheme="light")
     page.wait_for_function(f"before => ({ink})() === before", arg=light)
+
+
+def panels():
+    """Curves and points whose titles and names are wider than a phone; steps beyond 1,000, and a scale below 1."""
+    title = "What is seen in this panel, in so many words that they do not fit on a line"
+    line = Line("a", (1.0, 100.0, 10_000.0), (0.0, 1.0, 2.0))
+    scale = Line("a", (0.0, 0.5, 1.0), (0.0, 1.0, 2.0))
+    points = Points("p", (1.0, 1e6), (0.0, 1.0), values=(0.1, 0.3))
+    names = ("short", "<b> & a name of a row that is much too long for a phone")
+    marks = (Mark("here", 100.0),)
+    return (
+        Curves("steps", "Steps", "", "step", (Panel(title, "y", (line,), marks), Panel(title, "y", (line,), marks))),
+        Curves("scale", "Scale", "", "σ", (Panel("p", "y", (scale,)),), log_x=False),
+        Scatter("rows", "Rows", "", (
+            ScatterPanel(title, "x", "", (points,), log_x=True, rows=names), ScatterPanel(title, "x", "y", (points,)),
+        ), "warmth"),
+    )  # fmt: skip
+
+
+@pytest.mark.browser
+def test_panels_fit_a_phone_and_are_whole_again_where_there_is_room(opened):
+    page = opened(dataclasses.replace(example(), figures=panels()), 380)
+    layouts = (
+        "() => [...document.querySelectorAll('.plot')].map(({ _fullLayout: l }) => [l.width, l.margin.l, l.height])"
+    )
+    boxes = page.locator(".annotation, .legend .scrollbox, .xtitle, .cbtitle").evaluate_all(
+        "all => all.map(e => e.getBoundingClientRect().toJSON())"
+    )
+    assert all(box["left"] >= 0 and box["right"] <= 380 for box in boxes)
+    assert not any(_overlap(a, b) for i, a in enumerate(boxes) for b in boxes[:i])
+    width, left, height = page.evaluate(layouts)[2]
+    assert left <= 0.45 * width + 1
+    steps, scale, rows = page.locator("figure").all()
+    assert steps.locator(".x2tick text").all_text_contents() == ["1", "10", "100", "1k", "10k"]
+    assert set(scale.locator(".xtick text").all_text_contents()) >= {"0", "0.5", "1"}
+    names = rows.locator(".ytick text").all_text_contents()
+    assert names[0] == "short"
+    assert re.fullmatch("<b> & a name.*…", names[1])
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.wait_for_function(f"() => ({layouts})().every(([width]) => width > 800)")
+    assert tuple(rows.locator(".ytick text").all_text_contents()) == panels()[2].panels[0].rows
+    assert page.evaluate(layouts)[2][1] > left
+    assert page.evaluate(layouts)[2][2] < height
+    assert steps.locator(".x2tick text").all_text_contents()[-1] == "10,000"
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("touch", [True, False])
+def test_a_finger_on_a_chart_scrolls_the_page_and_a_mouse_zooms(opened, touch):
+    page = opened(dataclasses.replace(example(), figures=panels()[:2]), 380, touch=touch)
+    assert page.evaluate("document.querySelector('.plot')._fullLayout.dragmode") == (False if touch else "zoom")
+    page.locator(".nsewdrag").first.scroll_into_view_if_needed()
+    box, before = page.locator(".nsewdrag").first.bounding_box(), page.evaluate("scrollY")
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    if not touch:
+        return
+    finger = page.context.new_cdp_session(page)
+    finger.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [{"x": x, "y": y}]})
+    for moved in range(0, 250, 25):
+        finger.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": [{"x": x, "y": y - moved}]})
+    finger.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    page.wait_for_function("before => scrollY > before + 100", arg=before)
 
 
 def film():

@@ -2,11 +2,13 @@
 // Draws every figure of the page at the width there is and in the reader's colours, and again when either changes.
 (() => {
   const NARROW = 560;
+  const LINE = 18;  // the height of a line of a panel's title (pixels)
   const FILM = 6000;  // how long all frames take to play (ms)
   const BRIGHTER = { "#0072b2": "#3d94d6" };  // on a dark ground
   const pen = document.createElement("canvas").getContext("2d");
   const PRINTED = 800;  // at the zoom of the style sheet it fits A4 and Letter
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const coarse = window.matchMedia("(pointer: coarse)");
   const root = document.documentElement;
   const printing = () => root.classList.contains("printing");
   addEventListener("beforeprint", () => root.classList.add("printing"));  // before the figures hear of it
@@ -20,13 +22,21 @@
     return box.value;
   }
 
+  const escaped = (words) => words.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+
+  // How wide words are (pixels).
+  function measured(words, { size, family }, weight = "normal") {
+    pen.font = `${weight} ${size}px ${family}`;
+    return pen.measureText(words).width;
+  }
+
   // A mark's label stands right of its pole, moved back where it would leave the figure.
   function besidePole(layout, words, width) {
     const axis = layout[words.xref.replace("x", "xaxis")];
     const inner = width - layout.margin.l - layout.margin.r;
-    pen.font = `${words.font.size}px ${layout.font.family}`;
     const across = inner * (words.x - axis.range[0]) / (axis.range[1] - axis.range[0]);
-    const over = across + 8 + pen.measureText(plain(words.text)).width - (width - layout.margin.l);  // 4 on either side
+    const long = measured(plain(words.text), { ...layout.font, ...words.font });
+    const over = across + 8 + long - (width - layout.margin.l);  // 4 on either side
     return { ...words, xshift: 4 - Math.max(0, Math.round(over)) };
   }
 
@@ -36,9 +46,70 @@
     return annotations.map((_, i) => i * (meta.image_height + room) + room);
   }
 
-  // Sizes follow the width; heights of panels stay in pixels, images and maps keep their shape.
-  function fit(layout, width) {
-    const { meta, margin } = layout;
+  // A row's name, without its end where there is no room: hovering over a point shows it whole.
+  function cut(name, room, font) {
+    if (measured(plain(name), font) <= room) return name;
+    const letters = [...plain(name)];
+    while (letters.length && measured(letters.join("") + "…", font) > room) letters.pop();
+    return escaped(letters.join("").trimEnd()) + "…";
+  }
+
+  // A panel's title in lines.
+  function broken(title, room, font) {
+    const lines = [];
+    for (const word of title.slice("<b>".length, -"</b>".length).split(" ")) {
+      const longer = `${lines.at(-1)} ${word}`;
+      if (lines.length && measured(plain(longer), font, "bold") <= room) lines[lines.length - 1] = longer;
+      else lines.push(word);
+    }
+    return `<b>${lines.join("<br>")}</b>`;
+  }
+
+  // The words of all annotations, titles in lines, each of which moves its panel, and all that is below it, down.
+  function fitTitles({ annotations, font, meta, ...whole }, width) {
+    const words = annotations.map(
+      ({ name, text, font: own }) => (name === "flag" ? text : broken(text, width, { ...font, ...own })));
+    const lines = annotations.map(({ yref }, i) => ({
+      edge: whole[yref.replace(/^y(\d*) domain$/, "yaxis$1")].domain[1], more: words[i].split("<br>").length - 1,
+    }));
+    const added = (y) => lines.reduce((sum, { edge, more }) => sum + (edge >= y ? LINE * more : 0), 0);
+    const plot = meta.plot_px + added(0);
+    return { words, plot, moved: (y) => 1 - ((1 - y) * meta.plot_px + added(y)) / plot };
+  }
+
+  // An x axis with as many numbers as there is room for; on a phone those of steps are in thousands.
+  function fitNumbers({ type, range, dtick, nticks }, key, width, room) {
+    const [low, high] = range.map((end) => (type === "log" ? 10 ** end : end));
+    const thousands = width < NARROW && high > 1000 && (type !== "log" || low > 0.5);  // it would write 0.5 as 500m
+    const change = { [key + ".tickformat"]: thousands ? "~s" : ",~r" };
+    if (dtick === 1) change[key + ".dtick"] = Math.ceil((range[1] - range[0]) * 40 / room);  // powers of ten
+    if (nticks) change[key + ".nticks"] = Math.min(nticks, Math.max(2, Math.floor(room / 60)));
+    return change;
+  }
+
+  // Panels of curves and of points.
+  function fitPanels(layout, whole, width, left) {
+    const { words, plot, moved } = fitTitles(whole, width);
+    const change = { "margin.l": left }, room = width - left - whole.margin.r;
+    for (const key of axes(whole, "x")) Object.assign(change, fitNumbers(whole[key], key, width, room));
+    for (const key of axes(whole, "y")) {
+      const { domain, ticktext } = whole[key];
+      change[key + ".domain"] = domain.map((y) => Math.max(0, moved(y)));
+      if (ticktext) change[key + ".ticktext"] = ticktext.map((name) => cut(name, left - 8, whole.font));
+    }
+    if (whole.coloraxis) {
+      change["coloraxis.colorbar.y"] = moved(whole.coloraxis.colorbar.y);
+      change["coloraxis.colorbar.nticks"] = room < 400 ? 3 : 5;
+    }
+    change.annotations = layout.annotations.map((at, i) => (
+      at.name === "flag" ? besidePole(layout, at, width) : { ...at, text: words[i], xshift: -left }));
+    return { change, plot };
+  }
+
+  // Sizes follow the width; heights of panels stay in pixels, images and maps keep their shape. `whole` is the layout
+  // as it was before anything was fitted.
+  function fit(layout, whole, width) {
+    const { meta, margin } = whole;
     const change = { width };
     if (meta.kind === "images") {
       const tops = rowTops(layout, width), cell = (width - margin.l - margin.r) / meta.cells;
@@ -47,26 +118,25 @@
       change["yaxis.range"] = [deep - 0.5, -0.5];
       change.annotations = layout.annotations.map((words, i) => ({ ...words, y: tops[i] - 0.5 }));
     } else {
-      const room = width - margin.l - margin.r;  // plotly gives a legend no more
+      const left = width < NARROW ? Math.min(margin.l, Math.round(0.45 * width)) : margin.l;
+      const room = width - left - margin.r;  // plotly gives a legend no more
       const abreast = Math.max(1, Math.min(meta.entries, Math.floor(room / meta.entry_px)));
       const rows = Math.ceil(meta.entries / abreast);
       const columns = Math.ceil(meta.entries / rows);
       const top = rows * meta.row_px + 8;
       change["margin.t"] = top;
       change["legend.entrywidth"] = Math.max(meta.entry_px, Math.floor(room / (columns + 1)) + 1) - 45;  // plotly adds 45
-      // Maps and space keep their shape.
-      const plot = Math.min(meta.tallest_px, Math.round(room * meta.aspect)), stacked = meta.title_px + plot;
-      change.height = top + ("aspect" in meta ? stacked : meta.plot_px) + margin.b;
-      if (meta.kind === "regions") {
-        change["yaxis.domain"] = [0, plot / stacked];
-        change["coloraxis.colorbar.y"] = -meta.axis_px / stacked;
+      if ("aspect" in meta) {  // maps and space keep their shape
+        const plot = Math.min(meta.tallest_px, Math.round(room * meta.aspect)), stacked = meta.title_px + plot;
+        change.height = top + stacked + margin.b;
+        if (meta.kind === "regions") {
+          change["yaxis.domain"] = [0, plot / stacked];
+          change["coloraxis.colorbar.y"] = -meta.axis_px / stacked;
+        }
+      } else {
+        const panels = fitPanels(layout, whole, width, left);
+        Object.assign(change, panels.change, { height: top + panels.plot + margin.b });
       }
-      // The axes of scatter plots need not count steps.
-      if (meta.kind === "curves") {
-        for (const key of axes(layout, "x")) change[key + ".tickformat"] = width < NARROW ? "~s" : ",~r";
-      }
-      change.annotations = (layout.annotations || []).map(
-        (words) => (words.name === "flag" ? besidePole(layout, words, width) : words));
     }
     return change;
   }
@@ -160,8 +230,10 @@
     const tints = () => ({ "line.color": lines.map((i) => tint(figure.data[i].line.color)) });
     const width = () => (printing() ? PRINTED : Math.floor(plot.clientWidth));
     let drawn = width();
-    put(figure.layout, fit(figure.layout, drawn));
+    const whole = structuredClone(figure.layout);
+    put(figure.layout, fit(figure.layout, whole, drawn));
     put(figure.layout, colours(figure.layout));
+    if (coarse.matches) figure.layout.dragmode = false;  // a finger on a chart scrolls the page; space has its own
     if (figure.layout.scene && drawn < NARROW) stepBack(figure.layout.scene.camera);
     const images = figure.layout.meta.kind === "images";
     const place = () => (images ? { y0: rowTops(figure.layout, drawn) } : {});
@@ -175,7 +247,7 @@
     const resize = () => {
       if (width() === drawn || width() === 0) return;
       drawn = width();
-      Plotly.update(plot, place(), fit(plot.layout, drawn));
+      Plotly.update(plot, place(), fit(plot.layout, whole, drawn));
     };
     const recolour = () => {
       if (lines.length) Plotly.update(plot, tints(), colours(plot.layout), lines);

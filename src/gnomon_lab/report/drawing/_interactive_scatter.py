@@ -7,7 +7,16 @@ import plotly.graph_objects as go
 from gnomon.plot import style
 from gnomon_lab.figures import Points, Scatter, ScatterPanel
 from gnomon_lab.report.drawing import _layout, _scatter_layout
-from gnomon_lab.report.drawing._plotly import axis_title, below_legend, colour_axis, dtick, number, text, title
+from gnomon_lab.report.drawing._plotly import (
+    Y_NUMBERS,
+    axis_title,
+    below_legend,
+    colour_axis,
+    dtick,
+    number,
+    text,
+    title,
+)
 
 _LEFT, _RIGHT = 62, 26
 _WIDER = 16
@@ -55,7 +64,9 @@ def _axis(panel: ScatterPanel, name: str, i: int) -> dict[str, Any]:
         return axis | {"type": "linear", "range": list(ends), **places}
     if _scatter_layout.logarithmic(panel, name):
         return axis | {"type": "log", "range": list(_layout.exponents(*ends)), "dtick": dtick(*ends)}
-    return axis | {"type": "linear", "range": list(ends), "nticks": 9 if name == "x" else 6}
+    if name == "y":
+        return axis | {"type": "linear", "range": list(ends), "nticks": 6, "tickformat": ""} | Y_NUMBERS
+    return axis | {"type": "linear", "range": list(ends), "nticks": 9}
 
 
 def _marker(points: Points) -> dict[str, Any]:
@@ -87,7 +98,10 @@ def _group(points: Points) -> str:
 
 
 def _trace(points: Points, scatter: Scatter, i: int) -> go.Scatter:
+    rows = [text(name) for name in scatter.panels[i].rows]  # whole, where a phone's axis cuts them
     shown = f"{text(points.label)}<br>%{{x:.4~g}}, %{{y:.4~g}}"
+    if rows:
+        shown = f"{text(points.label)}<br>%{{text}}<br>%{{x:.4~g}}"
     marker = _marker(points)
     if points.bars:
         shown += "<br>%{customdata[0]:.4~g} to %{customdata[1]:.4~g}"
@@ -97,6 +111,7 @@ def _trace(points: Points, scatter: Scatter, i: int) -> go.Scatter:
     return go.Scatter(
         x=points.x, y=points.y, name=text(points.label), mode="lines+markers" if points.joined else "markers",
         marker=marker, legendgroup=_group(points), showlegend=False, hovertemplate=f"{shown}<extra></extra>",
+        text=[rows[min(round(y), len(rows) - 1)] for y in points.y] if rows else None,
         xaxis=f"x{number(i)}", yaxis=f"y{number(i)}", **_line(points), **_bars(points),
     )  # fmt: skip
 
