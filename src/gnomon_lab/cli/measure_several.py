@@ -20,7 +20,6 @@ from gnomon_lab.cli.measure_options import Options
 from gnomon_lab.cli.outputs import refuse
 from gnomon_lab.cli.progress import Progress
 from gnomon_lab.cli.say import plain, say, say_below, warnings_said
-from gnomon_lab.cli.state import duration
 from gnomon_lab.cli.tables import EDGES, GAP, folded
 from gnomon_lab.cli.terminal import Terminal
 from gnomon_lab.measuring import (
@@ -49,6 +48,7 @@ from gnomon_lab.measuring import (
 )
 from gnomon_lab.report import write
 from gnomon_lab.report.worth import QUESTION, sentences
+from gnomon_lab.runs import duration
 from gnomon_lab.runs.files import write_json
 
 MOST_BARS = 16
