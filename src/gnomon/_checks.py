@@ -243,8 +243,11 @@ def class_labels(labels: Tensor, samples: int, classes: int) -> None:
     if labels.shape != (samples,):
         alike = labels.shape[:1] == (samples,)
         expected, got = ("(n,)", shape_of_samples(labels)) if alike else (f"({samples},)", shape_of(labels))
-        raise ShapeError("labels", f"shape {expected}", got, "Pass one class index a sample.")
-    if classes == 1 and labels.max() == 1:
+        advice = "Pass one class index a sample."
+        if labels.is_floating_point():
+            advice += " For targets bind a loss, if there is one: functools.partial(training_loss, loss='mse')."
+        raise ShapeError("labels", f"shape {expected}", got, advice)
+    if classes == 1 and not labels.is_floating_point() and labels.min() >= 0 and labels.max() == 1:
         raise RangeError(
             "labels",
             "class 0 alone, since there is one output",

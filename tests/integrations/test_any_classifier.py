@@ -386,3 +386,25 @@ def test_a_language_model_is_read_at_its_positions(places):
     torch.testing.assert_close(found["accuracy"], gnomon.accuracy(logits, labels))
     torch.testing.assert_close(found["nc1"], gnomon.nc1(moments))
     torch.testing.assert_close(found["self_duality"], gnomon.self_duality(network.lm_head.weight.detach(), moments))
+
+
+class Own(nn.Module):
+    """A network of one's own that returns a dictionary, as those of the library do on request."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, CLASSES)
+
+    def forward(self, pixels):
+        return {"logits": self.linear(pixels)}
+
+
+def test_networks_of_ones_own_are_read_by_their_dictionary_or_refused_in_a_sentence():
+    model, x = Own(), torch.randn(N, 4)
+    read = Probe(Logits(model, "pixels"), (x, LABELS), [gnomon.accuracy]).read()
+    torch.testing.assert_close(read["accuracy"], gnomon.accuracy(model.linear(x), LABELS))
+    says = "expected a text network of the transformers library, got Own, which has no get_input_embeddings"
+    with pytest.raises(UnsupportedModuleError, match=rf"TextLogits\(model\): {says}"):
+        TextLogits(model)
+    with pytest.raises(UnsupportedModuleError, match=rf"embeddings\(model\): {says}"):
+        embeddings(model, torch.zeros(2, 3, dtype=torch.int64))

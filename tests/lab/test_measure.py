@@ -7,6 +7,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -238,6 +239,25 @@ def test_malicious_pickle_is_one_line_of_a_process(folder):
 def test_arrays_of_objects_are_refused_and_not_run(folder, complaint):
     np.savez("bad.npz", x=np.array([Malicious(folder / "pwned")], dtype=object))
     assert "without pickled objects, got ValueError in it" in complaint("small.pt", "nets:small", "bad.npz")
+    assert not (folder / "pwned").exists()
+
+
+def test_metrics_and_states_of_generators_beside_the_weights_are_read(folder, measured):
+    beside = {
+        "epoch": np.int64(3),
+        "best": np.float32(0.5),
+        "losses": np.arange(5.0),
+        "generator": np.random.get_state(),
+        "saved": datetime(2026, 1, 1),
+    }
+    torch.save({"model": network().state_dict(), **beside}, "trained.pt")
+    assert measured("trained.pt")[0]["quantities"] == measured("small.pt")[0]["quantities"]
+
+
+def test_arrays_of_objects_in_a_checkpoint_are_refused_and_not_run(folder, complaint):
+    hidden = np.array([Malicious(folder / "pwned")], dtype=object)
+    torch.save({"model": network().state_dict(), "losses": hidden}, "bad.pt")
+    assert "which asks to call exec when it is opened" in complaint("bad.pt")
     assert not (folder / "pwned").exists()
 
 

@@ -248,7 +248,7 @@ def test_what_is_no_history_is_said(tmp_path):
     with pytest.raises(DataError, match=r"expected names other than arm, samples, seconds, step, got \['seconds'\]"):
         History().append(reading(0, seconds=1.0))
     with pytest.raises(DataError, match=r"History\(path\): expected a file in a folder that exists, got .*x"):
-        History(tmp_path / "no folder" / "x").append(reading(0, loss=1.0))
+        History(tmp_path / "no folder" / "x")
     for path in ("", "."):
         with pytest.raises(DataError, match=r"History\(path\): expected a file that can be written, got .*empty name"):
             filled().save(path)

@@ -589,6 +589,10 @@ def test_steps_are_whole():
     model, x, labels = collapsing()
     probe = Probe(model, (x, labels), [gnomon.accuracy])
     for look in (probe, probe.read):
+        with pytest.raises(RangeError, match=r"Probe\(step\): expected 0 or above, got -1\. Count from 0"):
+            look(-1)
+        with pytest.raises(TypeError, match=r"Probe\(step\): expected a whole number, got '4'\. Pass how many steps"):
+            look("4")
         with pytest.raises(TypeError, match=r"Probe\(step\): expected a whole number, got 0\.5\. Pass how many steps"):
             look(0.5)
     assert probe.read(torch.tensor(3)).step == 3
@@ -605,6 +609,19 @@ def test_samples_that_are_drawn_are_not_counted_in_messages():
         Probe(flat, (x, labels), [gnomon.jacobian_norm])
     with pytest.raises(RangeError, match=r"expected class 0 alone, .* got 0 to 1\. Of a binary class"):
         Probe(flat[:2], (x, labels % 2), [gnomon.accuracy])
+    with pytest.raises(RangeError, match=r"expected classes 0 to 0, got -1 to 1 in torch\.int64"):
+        Probe(flat[:2], (x, labels % 2 * 2 - 1), [gnomon.accuracy])
+    with pytest.raises(ShapeError, match=r"Pass one class index a sample\. For targets bind a loss, if there is one: "):
+        Probe(model, (x, one_hot.double()), [gnomon.training_loss])
+    with pytest.raises(RangeError, match=r"got tuple\. Pass \(x, labels\); several inputs go as one tensor, which a w"):
+        Probe(model, ((x, x), labels), [gnomon.accuracy])
+    with pytest.raises(RangeError, match=r"got 3 parts\. Pass \(x, labels\); several inputs go as one tensor"):
+        Probe(model, [(x, x, labels)], [gnomon.accuracy]).read()
+    batch_alone = nn.Sequential(nn.BatchNorm1d(x.shape[1], track_running_stats=False).double(), model)
+    with pytest.raises(
+        UnsupportedModuleError, match=r"by the batch\. It keeps no running statistics: build it with tra"
+    ):
+        Probe(batch_alone, (x, labels), [gnomon.accuracy])
     with pytest.raises(RangeError, match=r"got torch.bool\. Convert it\."):
         gnomon.accuracy(model(x), labels > 0)
 
@@ -757,7 +774,10 @@ def test_many_missing_classes_are_said_by_a_few():
         rest = ", ".join(str(k + i) for i in range(5))
         with pytest.warns(RuntimeWarning, match=rf"{1000 - k} of 1,000 .*: {rest} and {995 - k} more\. .* {there}"):
             probe.read()
-    Probe(model, (torch.randn(1000, 4), torch.arange(1000)), [gnomon.nc1, accuracy]).read()
+    with pytest.warns(
+        RuntimeWarning, match="one sample in each of 1,000 classes, and so no spread within: nc1 and cdn"
+    ):
+        Probe(model, (torch.randn(1000, 4), torch.arange(1000)), [gnomon.nc1, accuracy]).read()
 
 
 def test_features_of_a_network_that_has_diverged_are_read():

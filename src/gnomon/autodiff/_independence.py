@@ -124,14 +124,17 @@ def require_fixed_statistics(model: Model) -> None:
     if not isinstance(model, nn.Module):
         return
     for name, module in model.named_modules():
+        advice = "Call model.eval() first."
         if uses_batch_statistics(module):
             expected, what = "samples that do not mix", "normalising by the batch"
+            if not module.training:
+                advice = "It keeps no running statistics: build it with track_running_stats=True."
         elif moving := moved_by_a_pass(module):
             expected, what = "a network that a forward pass leaves as it is", f"moving its {moving}"
         else:
             continue
         got = f"{type(module).__name__} '{name}' {what}"
-        raise UnsupportedModuleError("model", expected, got, "Call model.eval() first.")
+        raise UnsupportedModuleError("model", expected, got, advice)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ def trainable(model: nn.Module, x: Shaped[Tensor, "n *d"]) -> dict[str, Tensor]:
     parameters: dict[str, Tensor] = {name: p for name, p in model.named_parameters() if p.requires_grad}
     if not parameters:
         raise UnsupportedModuleError(
-            "model", "parameters that require gradients", "none", "Call model.requires_grad_() first."
+            "model", "parameters that require gradients", "none", "Read a copy: copy.deepcopy(model).requires_grad_()."
         )
     if some := [name for name, parameter in parameters.items() if parameter.is_complex()]:
         raise UnsupportedModuleError(

@@ -48,7 +48,7 @@ def outputs_of(outputs: object, x: Tensor) -> Float[Tensor, "n c"]:
             f"outputs of shape ({n}, c)",
             got,
             "Wrap the model so that it returns one row of outputs per sample"
-            + (", or name the positions at which a Probe reads it." if several else "."),
+            + (", or read it by a Probe with positions." if several else "."),
         )
     if outputs.is_complex():
         raise UnsupportedModuleError(

@@ -1,6 +1,6 @@
 """Networks of the transformers library as maps from real numbers to logits, which is what a probe reads."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,7 +23,7 @@ class Logits(nn.Module):
         Probe(Logits(model, "pixel_values"), (pixels, labels), [accuracy, centroid_alignment])
 
     Args:
-        model: a network that returns something with `logits`.
+        model: a network that returns something with `logits`, as an attribute or as a key.
         inputs: the name of the argument that is its input, such as `pixel_values`; for texts see `TextLogits`.
     """
 
@@ -34,7 +34,7 @@ class Logits(nn.Module):
 
     def forward(self, x: Float[Tensor, "n *d"]) -> Float[Tensor, "n c"]:
         """The logits."""
-        return self.model(**{self.inputs: x}).logits
+        return _logits(self.model(**{self.inputs: x}))
 
 
 class TextLogits(nn.Module):
@@ -53,9 +53,13 @@ class TextLogits(nn.Module):
     Args:
         model: a network for sequence classification, or a language model, of whose places a probe's `positions` says
             which are read.
+    Raises:
+        UnsupportedModuleError: if it lacks what networks of the library have, `get_input_embeddings` or `config`.
     """
 
+    @within("TextLogits")
     def __init__(self, model: Network) -> None:
+        _require_text_network(model)
         super().__init__()
         self.model: Network = model
 
@@ -71,7 +75,7 @@ class TextLogits(nn.Module):
         # Any tokens: all that matters is whether they are padding.
         tokens = torch.where(there, int(padding == 0), padding or 0)
         with embedding_replaced(self.model, x):
-            return self.model(input_ids=tokens, attention_mask=there.long()).logits
+            return _logits(self.model(input_ids=tokens, attention_mask=there.long()))
 
 
 @contextmanager
@@ -117,6 +121,7 @@ def embeddings(
         UnsupportedModuleError: if the network cannot work without tokens.
     Cost: two forward passes.
     """
+    _require_text_network(model)
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
     given = {name: value for name, value in {"attention_mask": attention_mask, **others}.items() if value is not None}
 
@@ -131,7 +136,7 @@ def embeddings(
             )
         for start in range(0, len(x), BATCH):
             rows = slice(start, start + BATCH)
-            wanted = model(input_ids=input_ids[rows], **{name: value[rows] for name, value in given.items()}).logits
+            wanted = _logits(model(input_ids=input_ids[rows], **{name: value[rows] for name, value in given.items()}))
             found = _read(model, x[rows])
             if wanted.ndim == 3 and wanted.shape[:2] == mask[rows].shape:
                 there = mask[rows].bool()  # those at padding, which nothing reads, may differ
@@ -147,6 +152,23 @@ def embeddings(
         return x
 
     return whole(model, lambda: in_eval_mode(model, checked)[0])
+
+
+def _logits(outputs: Any) -> Tensor:  # noqa: ANN401 - a dictionary, or a class of the library
+    """The logits in what a network returns."""
+    return outputs["logits"] if isinstance(outputs, Mapping) else outputs.logits
+
+
+def _require_text_network(model: Network) -> None:
+    """Raises unless the network says what its embedding and its padding are."""
+    for name in ("get_input_embeddings", "config"):
+        if not hasattr(model, name):
+            raise UnsupportedModuleError(
+                "model",
+                "a text network of the transformers library",
+                f"{type(model).__name__}, which has no {name}",
+                "Wrap what follows the embedding in a module of your own, and read it at the embeddings.",
+            )
 
 
 def _read(model: Network, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n c"]:

@@ -51,7 +51,7 @@ class History:
         steps: the steps of the readings, increasing.
         names: the names of all numbers.
     Raises:
-        DataError: if the file is not a history, or its readings have an arm.
+        DataError: if its folder does not exist, the file is not a history, or its readings have an arm.
     Example:
         >>> import torch, gnomon
         >>> history, layer = gnomon.History(), torch.nn.Linear(2, 2)
@@ -69,6 +69,8 @@ class History:
         self._rows: list[Row] = []
         self._names: tuple[str, ...] | None = None  # those of the rows, once they are requested
         self._docstrings: dict[str, str] = {}
+        if self.path is not None and not self.path.absolute().parent.is_dir():
+            raise DataError("path", "a file in a folder that exists", repr(str(path)), "Create the folder.")
         if self.path is not None and self.path.exists():
             self._extend(rows_to_continue(self.path))
 

@@ -26,6 +26,7 @@ Batch = dict[str, Tensor]
 BATCH = 256
 """How many samples of a data set are taken at once."""
 PARTS = ("x", "labels")
+JOINED = "several inputs go as one tensor, which a wrapper of the network takes apart"
 CLOSED = (Tensor, np.ndarray, nn.Module, ModuleType, type)
 """What is not searched for random number generators."""
 MOST_OBJECTS, MOST_ENTRIES = 10_000, 1_000
@@ -181,7 +182,8 @@ def batch_of(data: object) -> Batch:
     """
     parts = tuple(data) if isinstance(data, tuple | list) else (data,)
     if len(parts) not in (1, 2):
-        raise RangeError("data", "samples, alone or with labels", f"{len(parts)} parts", "Pass (x, labels).")
+        advice_to_join = f"Pass (x, labels); {JOINED}."
+        raise RangeError("data", "samples, alone or with labels", f"{len(parts)} parts", advice_to_join)
     batch: Batch = {}
     for name, part in zip(PARTS, parts, strict=False):
         if not isinstance(part, Tensor):
@@ -195,6 +197,8 @@ def advice(part: object) -> str:
     """How to make a tensor of what is not one."""
     if isinstance(part, Mapping):
         return f"Make batches (x, labels) of {', '.join(map(str, part))}, as the network takes them."
+    if isinstance(part, tuple | list) and any(isinstance(one, Tensor) for one in part):
+        return f"Pass (x, labels); {JOINED}."
     return "Convert it with torch.as_tensor."
 
 

@@ -68,5 +68,10 @@ def log_spaced(per_decade: int) -> Schedule:
 def whole_step(step: SupportsIndex) -> int:
     """The step as an int of Python, from NumPy and torch too."""
     if not _checks.whole(step):
-        raise ArgumentTypeError("step", "a whole number", step, "Pass how many steps the network has been trained for.")
-    return operator.index(step)
+        raise ArgumentTypeError(
+            "step", "a whole number", repr(step), "Pass how many steps the network has been trained for."
+        )
+    taken = operator.index(step)
+    if taken < 0:
+        raise RangeError("step", "0 or above", taken, "Count from 0, the network before training.")
+    return taken

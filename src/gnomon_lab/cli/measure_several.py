@@ -274,7 +274,8 @@ def together(failed: Mapping[Path, GnomonError], done: int) -> GnomonError:
     if others:
         names = ", ".join(str(path) for path in [*failed][1:SHOWN])
         more = f" and {len(others) + 1 - SHOWN} more" if len(others) >= SHOWN else ""
-        error.got = f"{error.got}; so also {names}{more}"
+        alike = all(other.expected == error.expected for other in others)
+        error.got = f"{error.got}; {'so also' if alike else 'also left out, each for its own reason:'} {names}{more}"
     if done:
         error.advice = f"{error.advice} Measured: {in_words(done)}."
     return error

@@ -6,14 +6,17 @@ import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields, is_dataclass
+from difflib import get_close_matches
 from types import NoneType
-from typing import Annotated, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import tyro
 
 from gnomon.errors import DataError
 
 T = TypeVar("T")
+MISSING_FIRST = "none for"
+"""How an error about missing arguments begins: tyro then says nothing of others."""
 
 
 def parse(target: Callable[..., T], arguments: Sequence[str], prog: str, description: str | None = None) -> T:
@@ -31,9 +34,10 @@ def parse(target: Callable[..., T], arguments: Sequence[str], prog: str, descrip
     except SystemExit as stop:
         if not stop.code:
             raise
-        raise DataError(
-            None, "other arguments", one_line(stderr.getvalue()), f"See `{prog} --help`.", where=prog
-        ) from None
+        words = one_line(stderr.getvalue())
+        if words.startswith(MISSING_FIRST) and is_dataclass(target):
+            words += mistyped(target, arguments)
+        raise DataError(None, "other arguments", words, f"See `{prog} --help`.", where=prog) from None
 
 
 def without_none(options: type) -> type:
@@ -54,6 +58,14 @@ def _metavar(kind: type) -> str:
     return f"{{{','.join(get_args(kind))}}}" if get_origin(kind) is Literal else kind.__name__.upper()
 
 
+def mistyped(options: Any, arguments: Sequence[str]) -> str:  # noqa: ANN401 - a dataclass
+    """Which option is meant by one that there is not."""
+    known = [f"--{field.name.replace('_', '-')}" for field in fields(options)]
+    given = (argument.partition("=")[0] for argument in arguments if argument.startswith("--"))
+    near = ((name, get_close_matches(name, known, 1)) for name in given if name not in known)
+    return "".join(f" For {name}, did you mean {found[0]}?" for name, found in near if found)
+
+
 def one_line(box: str) -> str:
     """What tyro says in its box, up to the first rule, and the option that it suggests."""
     lines = [line.strip(" │") for line in box.splitlines() if not line.startswith(("╭", "╰"))]
@@ -62,7 +74,7 @@ def one_line(box: str) -> str:
     rule = next((place for place, line in enumerate(lines) if line.startswith(("──", "-" * 20))), len(lines))
     words = " ".join(" ".join(lines[:rule]).split()).rstrip(".") + "."
     if words.startswith("Missing from"):  # and what the option means, run together
-        words = f"none for {', '.join(re.findall(r'(?<= )--[a-z-]+|(?<=: )[A-Z]+', words))}."
+        words = f"{MISSING_FIRST} {', '.join(re.findall(r'(?<= )--[a-z-]+|(?<=: )[A-Z]+', words))}."
     for line, below in itertools.pairwise(lines):
         if line.startswith("Perhaps you meant") and below:
             words += f" Did you mean {below.split()[0]}?"

@@ -92,14 +92,15 @@ def require_used(options: Options) -> None:
 def of_readings(options: Options) -> "dict[str, Verdict | str]":
     """The verdict on each arm, or why there is none."""
     from gnomon_lab.cli.terminal import Terminal
-    from gnomon_lab.measuring import no_verdict, setting_in
+    from gnomon_lab.measuring import assuming, no_verdict, setting_in
     from gnomon_lab.report.worth import worth
     from gnomon_lab.runs import load_run
 
     path = readings_at(options.path)
     if (options.path[0] / "config.json").is_file():
         load_run(options.path[0]).records()  # which raises where they were altered
-    if (why := no_verdict(setting_in(path))) is not None:
+    setting = setting_in(path)
+    if (why := no_verdict(setting)) is not None:
         return {"": why}
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -112,7 +113,10 @@ def of_readings(options: Options) -> "dict[str, Verdict | str]":
             "--validation", "a split of the readings with accuracy", repr(options.validation), "Correct it."
         )
     return {
-        arm: worth(history, options.split, options.validation if held_out in history.names else Options.validation)
+        arm: assuming(
+            setting,
+            worth(history, options.split, options.validation if held_out in history.names else Options.validation),
+        )
         for arm, history in found.items()
     }
 
@@ -153,7 +157,7 @@ def of_checkpoints(options: Options, data: str) -> "tuple[Verdict | str, GnomonE
     from gnomon.probe import from_records
     from gnomon_lab.cli import measure_several
     from gnomon_lab.cli.terminal import Terminal
-    from gnomon_lab.measuring import checkpoints_at
+    from gnomon_lab.measuring import assuming, checkpoints_at
     from gnomon_lab.report.worth import worth
 
     names, beside = corpus().quantities, Terminal(stderr=True)
@@ -165,7 +169,7 @@ def of_checkpoints(options: Options, data: str) -> "tuple[Verdict | str, GnomonE
     error = measure_several.together(failed, len(kept.rows)) if failed else None
     if error is not None and not kept.rows:
         raise error
-    return worth(from_records(kept.rows)), error
+    return assuming(kept.setting, worth(from_records(kept.rows))), error
 
 
 def histories(path: Path, arm: str | None) -> "Iterator[tuple[str, History]]":

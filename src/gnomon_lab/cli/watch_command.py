@@ -57,6 +57,8 @@ def main(arguments: Sequence[str]) -> int:
             from gnomon_lab.watching.terminal import follow
 
             follow(watched, Terminal(), once=options.once)
+            if options.once and watched.unmatched():
+                return 2
         elif options.once:
             write(watched, options.out or PAGE)
         else:

@@ -5,7 +5,7 @@ from gnomon_lab.measuring.each import Reader, measure_each
 from gnomon_lab.measuring.found import checkpoints_at
 from gnomon_lab.measuring.kept import Kept, Record, setting_in
 from gnomon_lab.measuring.measure import How, Measured, measure
-from gnomon_lab.measuring.moved import Moved, as_columns, as_page, bars, no_verdict, some
+from gnomon_lab.measuring.moved import Moved, as_columns, as_page, assuming, bars, no_verdict, some
 from gnomon_lab.measuring.network import device_of, files_of
 from gnomon_lab.measuring.quantities import also, chosen, explanations
 from gnomon_lab.measuring.ready import ready
@@ -34,6 +34,7 @@ __all__ = [
     "as_json",
     "as_page",
     "as_report",
+    "assuming",
     "bars",
     "by_step",
     "checkpoints_at",

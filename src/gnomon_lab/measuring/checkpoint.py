@@ -6,7 +6,6 @@ import pickle
 import re
 import warnings
 import zipfile
-from collections import defaultdict
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -25,8 +24,6 @@ ZIP = b"PK\x03\x04"
 """How the archives that `torch.save` writes begin."""
 PATHS = ((pathlib.PosixPath, "pathlib.PosixPath"), (pathlib.PosixPath, "pathlib._local.PosixPath"))
 """By either of the names that they have in different versions of Python."""
-LISTS = ((list, "builtins.list"), (list, "__builtin__.list"))
-"""What a defaultdict makes, by its names in pickles of both kinds."""
 NUMPY = (
     np.ndarray,
     np.dtype,
@@ -38,7 +35,7 @@ NUMPY = (
     ),
 )
 """NumPy's numbers and arrays, by what their pickles call."""
-HARMLESS: tuple[Any, ...] = (argparse.Namespace, defaultdict, datetime, *LISTS, *PATHS, *NUMPY)
+HARMLESS: tuple[Any, ...] = (argparse.Namespace, datetime, *PATHS, *NUMPY)
 """What checkpoints hold besides tensors whose construction does nothing: options, metrics, states of generators."""
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -64,7 +64,7 @@ class Moved:
     @cached_property
     def worth(self) -> Verdict | str:
         """The verdict, or why there is none."""
-        return no_verdict(self.setting) or worth(from_records(self.records))
+        return no_verdict(self.setting) or assuming(self.setting, worth(from_records(self.records)))
 
     def series(self, name: str) -> list[float]:
         """One number per step; NaN where there is none."""
@@ -82,6 +82,13 @@ def no_verdict(setting: Mapping[str, object]) -> str | None:
     if setting.get("steps", "step") not in LASTING:
         return "No verdict: it uses changes over doublings of the training steps, and these are not such steps."
     return None
+
+
+def assuming(setting: Mapping[str, object], found: Verdict | str) -> Verdict | str:
+    """The verdict, with what it assumes of samples that are of no split: that the network was trained on them."""
+    if isinstance(found, str) or setting.get("split") is not None or "data" not in setting:
+        return found
+    return replace(found, message=f"{found.message} This takes {setting['data']} for what it was trained on.")
 
 
 def is_number(value: object) -> bool:
