@@ -402,7 +402,7 @@ class Own(nn.Module):
 def test_networks_of_ones_own_are_read_by_their_dictionary_or_refused_in_a_sentence():
     model, x = Own(), torch.randn(N, 4)
     read = Probe(Logits(model, "pixels"), (x, LABELS), [gnomon.accuracy]).read()
-    torch.testing.assert_close(read["accuracy"], gnomon.accuracy(model.linear(x), LABELS))
+    torch.testing.assert_close(read.values["accuracy"], gnomon.accuracy(model.linear(x), LABELS))
     says = "expected a text network of the transformers library, got Own, which has no get_input_embeddings"
     with pytest.raises(UnsupportedModuleError, match=rf"TextLogits\(model\): {says}"):
         TextLogits(model)
