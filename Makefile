@@ -40,9 +40,9 @@ coverage: .venv/test        ## which lines no test runs, in coverage.txt and cov
 	$(BIN)/python -m pytest -n 2 --cov=gnomon --cov=gnomon_lab --cov-report=xml --cov-report=term-missing:skip-covered > coverage.txt; \
 	code=$$?; tail -n 3 coverage.txt; exit $$code
 
-lowest:                     ## the lowest versions that pyproject.toml allows, in an environment of its own; needs uv
+lowest:                     ## the lowest versions that pyproject.toml allows, without integrations, in an environment of its own; needs uv
 	uv venv --quiet --clear --python 3.11 .lowest
-	uv pip install --quiet --python .lowest --resolution lowest-direct --torch-backend cpu -e '.[plot,lab,data,pandas]' 'pytest>=8' 'pytest-timeout>=2.3' 'beartype>=0.19' 'import-linter>=2.1'
+	uv pip install --quiet --python .lowest --resolution lowest-direct --torch-backend cpu -e '.[plot,lab,data,pandas]' 'datasets==3.*' 'pyarrow==15.*' 'pytest>=8' 'pytest-timeout>=2.3' 'beartype>=0.19' 'import-linter>=2.1'
 	.lowest/bin/python -m pytest tests/unit --ignore=tests/unit/test_docs.py --ignore=tests/unit/test_notebooks.py -p no:cacheprovider -o filterwarnings=
 	rm -rf .lowest
 
@@ -70,8 +70,9 @@ pictures: .venv/dev         ## those of docs/quantities and docs/regions.md, fro
 	$(BIN)/python docs/pictures/scale.py
 	$(BIN)/python docs/pictures/page.py
 
-clean:                      ## everything that is made
-	rm -rf .venv site dist
+clean:                      ## everything that is made but runs and the soak's folder
+	rm -rf .venv .empty .lowest .package .pytest_cache .mypy_cache .ruff_cache .import_linter_cache site dist \
+		.coverage coverage.txt coverage.xml
 
 .venv/pip:
 	$(PYTHON) -m venv .venv

@@ -17,8 +17,9 @@ import torch
 from torch.nn import functional
 
 EXTRAS = {
-    "accelerate", "datasets", "distributed", "lightning", "matplotlib", "mlflow", "plotly", "pyarrow", "pyautoattack",
-    "rich", "safetensors", "scikit-learn", "sklearn", "submitit", "tensorboard", "transformers", "tyro", "wandb",
+    "PIL", "accelerate", "datasets", "distributed", "huggingface_hub", "jinja2", "lightning", "matplotlib", "mlflow",
+    "pandas", "pillow", "plotly", "pyarrow", "pyautoattack", "rich", "safetensors", "scikit-learn", "sklearn",
+    "submitit", "tensorboard", "transformers", "tyro", "wandb",
 }  # fmt: skip
 
 

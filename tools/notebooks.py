@@ -36,7 +36,10 @@ def executed(path: Path) -> nbformat.NotebookNode:
 
 def main(names: list[str]) -> int:
     """All, or those of these names, in place."""
-    for path in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
+    paths = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+    if unknown := {*names} - {path.stem for path in paths}:
+        sys.exit(f"expected some of {', '.join(path.stem for path in paths)}, got {', '.join(sorted(unknown))}")
+    for path in paths:
         if not names or path.stem in names:
             start = time.perf_counter()
             notebook = executed(path)

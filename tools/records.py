@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 from gnomon_lab.runs import Found, all_runs
+from gnomon_lab.runs.files import replace_file
 
 RECORDS = Path(__file__).parent.parent / "docs" / "records"
 
@@ -44,12 +45,22 @@ def members(archive: Path) -> dict[str, list[tuple[tarfile.TarInfo, bytes]]]:
 
 def pack(archive: Path, runs: list[Found]) -> int:
     """Adds runs to an archive, in place of what it had of them; returns how many it then holds."""
-    whole = members(archive) | {"/".join(run.folder.parts[-2:]): list(kept(run)) for run in runs}
+    whole = members(archive)
+    for run in runs:
+        name = "/".join(run.folder.parts[-2:])
+        if not run.finished and any(Path(member.name).name == "result.json" for member, _ in whole.get(name, [])):
+            print(f"left out: {run.folder} is not finished, and the one in {archive.name} is")
+        else:
+            whole[name] = list(kept(run))
     archive.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(archive, "w:xz", format=tarfile.PAX_FORMAT) as opened:
-        for folder in sorted(whole):
-            for member, content in whole[folder]:
-                opened.addfile(member, io.BytesIO(content))
+
+    def write(beside: Path) -> None:
+        with tarfile.open(beside, "w:xz", format=tarfile.PAX_FORMAT) as opened:
+            for folder in sorted(whole):
+                for member, content in whole[folder]:
+                    opened.addfile(member, io.BytesIO(content))
+
+    replace_file(archive, write)
     return len(whole)
 
 
@@ -62,6 +73,8 @@ def main() -> None:
     runs, damaged = all_runs(given.runs)
     for sentence in damaged:
         print(f"left out: {sentence}")
+    if not runs:
+        parser.error(f"runs: expected a folder of runs, got {given.runs}, which has none")
     there = {run.experiment for run in runs}
     if missing := [name for name in given.experiments if name not in there]:
         parser.error(f"experiments: expected some of {', '.join(sorted(there)) or 'none'}, got {', '.join(missing)}")

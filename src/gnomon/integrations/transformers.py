@@ -9,10 +9,13 @@ from gnomon.errors import RangeError, within
 from gnomon.probe import Probe, Stop
 
 try:
-    from accelerate.utils import broadcast_object_list  # type: ignore[import-untyped]
     from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 except Exception as cause:
     raise missing("gnomon.integrations", "transformers", "huggingface", cause) from cause
+try:
+    from accelerate.utils import broadcast_object_list  # type: ignore[import-untyped]
+except Exception as cause:
+    raise missing("gnomon.integrations", "accelerate", "huggingface", cause) from cause
 
 TAKEN = {
     *("epoch", "grad_norm", "learning_rate", "loss", "num_input_tokens_seen", "total_flos", "train_loss"),

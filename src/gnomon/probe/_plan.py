@@ -61,7 +61,7 @@ class Plan:
         )
 
 
-def named(quantities: Quantities) -> dict[str, Quantity]:
+def named(quantities: object) -> dict[str, Quantity]:
     """The quantities by name: their own, unless a mapping gives one."""
     if isinstance(quantities, Mapping):
         return dict(quantities)

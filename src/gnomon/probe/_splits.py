@@ -8,15 +8,18 @@ from torch import Tensor
 from gnomon.errors import EmptyError, RangeError
 from gnomon.probe._about import docstring_of
 from gnomon.probe._names import quantities as without_spread
-from gnomon.probe._plan import Plan, Quantities, Quantity, named
+from gnomon.probe._plan import Plan, Quantity, named
 from gnomon.probe._rows import RESERVED
 from gnomon.probe._samples import Samples
 
 FEW = 8
 """How many samples of other splits are used before training."""
 
-QuantitiesBySplit = Sequence[Quantity] | Mapping[str, Quantity | Quantities]
-"""Quantities that are read on all splits, or, by split, those that are read on it."""
+QuantitiesBySplit = Sequence[object] | Mapping[str, object]
+"""Quantities that are read on all splits, or, by split, those that are read on it.
+
+Objects, since to mypy a list of functions that differ in their arguments is one of `function`, which is not callable.
+"""
 
 
 def docstrings_of(plans: Mapping[str, Plan]) -> dict[str, str]:
