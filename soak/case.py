@@ -11,6 +11,9 @@ FAULTS = ("lost", "wrong", "raw", "hung")
 """Results that did not come back; results that are not right; a traceback or a death; no end."""
 
 
+STRIDE = 7919
+
+
 @dataclass(frozen=True)
 class Case:
     """What was done, and the verdict: one of FAULTS with what was seen, or none of them."""
@@ -19,6 +22,8 @@ class Case:
     verdict: str = ""
     saw: str = ""
     tries: int = 1
+    kills: int = 0
+    """How many processes were alive and were killed."""
 
 
 class Kind(Protocol):
@@ -42,9 +47,12 @@ class Kind(Protocol):
 
 
 def tried(kind: Kind, seed: int, number: int, folder: Path) -> Case:
-    """One case; what it raises is the fault of whatever was tried, or of the kind itself."""
+    """One case; what it raises is the fault of whatever was tried, or of the kind itself.
+
+    What a kind goes through in order, such as file operations, it begins elsewhere with another seed.
+    """
     try:
-        return kind.case(chance(kind, seed, number), number, folder)
+        return kind.case(chance(kind, seed, number), number + STRIDE * seed, folder)
     except Exception:  # noqa: BLE001 - it is what the case shows
         return Case("the case itself", "raw", traceback.format_exc())
 

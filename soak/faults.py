@@ -6,6 +6,7 @@ import errno
 import io
 import os
 import signal
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -14,10 +15,14 @@ from typing import Any
 import safetensors.torch
 
 from soak.case import Do
+from soak.names import Names
 
 MODES = ("kill", "torn", "power", "full", "refused")
 """Killed before it; killed in its midst; the power fails before it; the disk is full from here on; it fails once."""
 BY_PATH = ("replace", "rename", "unlink", "remove", "mkdir", "rmdir", "truncate", "link", "symlink", "open")
+PASSED_ON = "passed-on"
+"""A file beside the folder: there once something was refused."""
+FROM_TO = ("replace", "rename", "link", "symlink")
 BY_FILE = ("fsync", "fdatasync", "ftruncate")
 
 
@@ -27,6 +32,7 @@ class Faults:
     def __init__(self, folder: Path, mode: str, at: int, chance: Random) -> None:
         self.folder, self.mode, self.at, self.chance = str(folder), mode, at, chance
         self.count, self.is_full, self.cut_short = 0, False, False
+        self._names = Names(folder.parent / "names") if mode == "power" else None
         self._synced: dict[int, int] = {}
         """By inode: the bytes that survive a power failure, of files that this process wrote to."""
 
@@ -34,7 +40,7 @@ class Faults:
         """Puts the wrappers where pathlib, shutil, safetensors and everyone else find them."""
         self._truncate = os.truncate
         for name in BY_PATH:
-            setattr(os, name, self._by_path(getattr(os, name), counted=name != "open"))
+            setattr(os, name, self._by_path(name, getattr(os, name)))
         for name in BY_FILE:
             setattr(os, name, self._by_file(getattr(os, name)))
         self._write = os.write
@@ -56,31 +62,48 @@ class Faults:
             if self.mode in ("kill", "torn", "power"):
                 os.kill(os.getpid(), signal.SIGKILL)
             if self.mode == "refused":
-                raise OSError(errno.EIO, "the soak's fault")
+                raise self._refused(errno.EIO)
             self.is_full = self.mode == "full"
         if self.is_full and half is not None:
             short = 0 if self.cut_short else half()
             self.cut_short = True
             if not (raw and short):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                raise self._refused(errno.ENOSPC)
             return short
         return do()
 
-    def _inside(self, path: object) -> bool:
-        if isinstance(path, int):
-            path = Path(f"/proc/self/fd/{path}").readlink()
-        return isinstance(path, str | bytes | os.PathLike) and os.path.abspath(os.fsdecode(path)).startswith(
-            self.folder
-        )
+    def _refused(self, number: int) -> OSError:
+        """The error, noted beside the folder."""
+        self._open(os.path.join(os.path.dirname(self.folder), PASSED_ON), "w").close()
+        return OSError(number, os.strerror(number))
 
-    def _by_path(self, call: Callable[..., Any], counted: bool) -> Callable[..., Any]:
+    def _inside(self, path: object) -> bool:
+        return path_of(path).startswith(self.folder)
+
+    def _by_path(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def wrapped(path: Any, *others: Any, **named: Any) -> Any:
-            writes = counted or (others and others[0] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
-            if writes and (named.get("dir_fd") is not None or self._inside(path)):
-                return self.operation(lambda: call(path, *others, **named))
-            return call(path, *others, **named)
+            writes = name != "open" or (others and others[0] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+            place = path_of(path, named.get("dir_fd"))
+            if not writes or not place.startswith(self.folder):
+                return call(path, *others, **named)
+            other = path_of(others[0]) if name in FROM_TO else ""
+            return self.operation(self._noted(name, place, other, lambda: call(path, *others, **named)))
 
         return wrapped
+
+    def _noted(self, name: str, place: str, other: str, do: Do) -> Do:
+        """The same operation, whose change of names a power failure may take back."""
+        if self._names is None or name == "truncate":
+            return do
+        names = self._names
+
+        def noted() -> object:
+            note = names.before(name, place, other)
+            done = do()
+            note()
+            return done
+
+        return noted
 
     def _by_file(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def wrapped(file: Any, *others: Any) -> Any:
@@ -90,9 +113,11 @@ class Faults:
                 done = call(file, *others)
                 status = os.fstat(number)
                 self._synced[status.st_ino] = status.st_size
+                if self._names is not None and stat.S_ISDIR(status.st_mode):
+                    self._names.synced(path_of(number))
                 return done
 
-            return self.operation(do) if self._inside(number) else call(file, *others)
+            return self.operation(do) if self._inside(number) else do()
 
         return wrapped
 
@@ -105,7 +130,7 @@ class Faults:
     def _opened(self, path: Any, mode: str = "r", *others: Any, **named: Any) -> Any:
         if not set(mode) & set("wax+") or not self._inside(path):
             return self._open(path, mode, *others, **named)
-        file = self.operation(lambda: self._open(path, mode, *others, **named))
+        file = self.operation(self._noted("open", path_of(path), "", lambda: self._open(path, mode, *others, **named)))
         status = os.fstat(file.fileno())
         if {"w", "x"} & {*mode}:
             self._synced[status.st_ino] = 0
@@ -128,7 +153,9 @@ class Faults:
         return done
 
     def _cut(self) -> None:
-        """Takes back, from each file, some or all of what was not yet on the disk."""
+        """Takes back some or all of the names, and of each file's bytes, that were not yet on the disk."""
+        if self._names is not None:
+            self._names.cut(self.chance)
         for folder, _, names in os.walk(self.folder):
             for name in names:
                 path = os.path.join(folder, name)
@@ -136,6 +163,15 @@ class Faults:
                 durable = self._synced.get(status.st_ino, status.st_size)
                 if durable < status.st_size:
                     self._truncate(path, self.chance.choice([durable, self.chance.randint(durable, status.st_size)]))
+
+
+def path_of(path: Any, folder: int | None = None) -> str:
+    """The absolute path of a path or an open file; in an open folder, if one is given."""
+    if isinstance(path, int):
+        return os.readlink(f"/proc/self/fd/{path}")
+    if not isinstance(path, str | bytes | os.PathLike):
+        return ""
+    return os.path.abspath(os.path.join("" if folder is None else path_of(folder), os.fsdecode(path)))
 
 
 class Written:

@@ -1,7 +1,9 @@
 """Runs that are killed, at every file operation in turn or at random, or lose power or room: they go on as if not."""
 
+import json
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,7 +13,7 @@ from gnomon_lab.runs import Run, load_run
 from gnomon_lab.runs import find as finding
 from gnomon_lab.runs import machine as machines
 from soak.case import Case
-from soak.faults import MODES, Faults
+from soak.faults import MODES, PASSED_ON, Faults
 from soak.forked import Ended, forked
 from soak.gnomon_command import called, command, unfit
 
@@ -34,8 +36,10 @@ SETTINGS: dict[str, list[str]] = {
     "central-path": ["--sizes", "2", "6", "3", "--decades", "1", "--readings", "1"],
 }
 """Experiments that take a tenth of a second."""
+BEGUN = "begun"
+"""The file, in the current folder, that gets a line for each step that begins."""
 ALLOWED = {"kill": (-signal.SIGKILL,), "torn": (-signal.SIGKILL,), "power": (-signal.SIGKILL,)}
-"""How a struck run ends; one that got an error from the disk ends in a sentence, or did not need what failed."""
+"""How a struck run ends; one that was refused something by the disk ends in a sentence."""
 
 
 def arguments(name: str, seed: int = 0) -> list[str]:
@@ -43,12 +47,31 @@ def arguments(name: str, seed: int = 0) -> list[str]:
     return ["run", name, *SETTINGS[name], "--seeds", str(seed), "--runs", "runs"]
 
 
-def run(name: str, seed: int = 0, *, page: bool = False) -> None:
+def run(name: str, seed: int = 0) -> None:
     """Makes it here, or goes on, with a checkpoint at each step; in a child, since it changes gnomon for good."""
     Run.__init__.__kwdefaults__["checkpoint_seconds"] = 0.0
-    if not page:
-        execute.build = lambda experiment, found: found.folder / "report.html"
+    execute.build = lambda experiment, found: found.folder / "report.html"
+    steps = Run.steps
+
+    def noted(self: Run, arm: str, total: int, **state: Any) -> Iterator[int]:
+        for step in steps(self, arm, total, **state):
+            with Path(BEGUN).open("a") as file:
+                file.write(f"{json.dumps([arm, step])}\n")
+            yield step
+
+    Run.steps = noted
     command(arguments(name, seed))
+
+
+def fallen_back(begun: Path) -> str:
+    """Which step was made again though it was not the last that had begun: a checkpoint lay between; or nothing."""
+    seen, last = set[str](), ""
+    for line in begun.read_text().splitlines() if begun.exists() else ():
+        if line in seen and line != last:
+            return f"it went back to {line} after it had begun {last}"
+        seen.add(line)
+        last = line
+    return ""
 
 
 def same_machine() -> None:
@@ -119,6 +142,8 @@ class _Kills:
             return "hung", "the resumed run"
         if ended.code != 0:
             return "lost", f"the resumed run ended with {ended.code}: {ended.err[-1500:]}"
+        if saw := fallen_back(folder / BEGUN):
+            return "lost", saw
         return compared(folder / "runs", self.whole[name])
 
 
@@ -129,18 +154,26 @@ class AtOperations(_Kills):
 
     def case(self, chance: Random, number: int, folder: Path) -> Case:
         """Strikes one operation, and lets the run go on."""
-        places = [(mode, name, at) for name in SETTINGS for mode in MODES for at in range(1, self.operations[name] + 1)]
-        # Stepped through by a prime, so that a short soak sees all of them alike.
-        mode, name, at = places[number * 1009 % len(places)]
+        mode, name, at = self.place(number)
         ended = forked(lambda: struck(name, mode, at, chance, folder))
         did = f"{name}: {mode} at file operation {at} of {self.operations[name]}"
-        verdict, saw = self.broken(mode, ended)
-        return Case(did, *((verdict, saw) if verdict else self.goes_on(name, folder)))
+        verdict, saw = self.broken(mode, ended, folder)
+        return Case(did, *((verdict, saw) if verdict else self.goes_on(name, folder)), kills=int(mode in ALLOWED))
 
-    def broken(self, mode: str, ended: Ended) -> tuple[str, str]:
+    def place(self, number: int) -> tuple[str, str, int]:
+        """The mode, the setting and the operation of a case."""
+        places = [(mode, name, at) for name in SETTINGS for mode in MODES for at in range(1, self.operations[name] + 1)]
+        # Stepped through by a prime, so that a short soak sees all of them alike.
+        return places[number * 1009 % len(places)]
+
+    def broken(self, mode: str, ended: Ended, folder: Path) -> tuple[str, str]:
         """The verdict on the end of the struck run itself."""
         if mode in ALLOWED:
             return ("", "") if ended.code in ALLOWED[mode] else unfit(ended, codes=())
+        # A disk that fills up before the last operations, which write nothing, refuses nothing.
+        refused = (folder / PASSED_ON).exists()
+        if ended.code == 0 and (refused or mode == "refused"):
+            return "wrong", f"exit 0 although it was refused something: {refused}"
         return unfit(ended)
 
 
@@ -150,19 +183,22 @@ class AtRandom(_Kills):
     name, share, unit, limit = "random kills", 0.15, 12, 150.0
 
     def case(self, chance: Random, number: int, folder: Path) -> Case:
-        """Kills the run up to five times, and lets it go on."""
+        """Kills the run up to five times, and lets it go on; a run that ends before was not killed."""
         name = chance.choice([*SETTINGS])
         moments: list[float] = []
-        while len(moments) < chance.randint(1, 5):
+        verdict, kills = ("", ""), 0
+        while len(moments) < chance.randint(1, 5) and not verdict[0]:
             moments.append(chance.expovariate(8.0))
             ended = forked(lambda: run(name), kill_after=moments[-1])
+            kills += ended.code == -signal.SIGKILL
             if ended.code is None:
-                return Case(f"{name}: killed after {moments} s", "hung", "a run", len(moments))
-            if ended.code == 0:
+                verdict = "hung", "a run"
+            elif ended.code == 0:
                 break
-            if ended.code != -signal.SIGKILL:
-                return Case(f"{name}: killed after {moments} s", "lost", ended.err[-1500:], len(moments))
-        return Case(f"{name}: killed after {moments} s", *self.goes_on(name, folder), len(moments))
+            elif ended.code != -signal.SIGKILL:
+                verdict = "lost", ended.err[-1500:]
+        verdict = verdict if verdict[0] else self.goes_on(name, folder)
+        return Case(f"{name}: killed after {moments} s", *verdict, tries=len(moments), kills=kills)
 
 
 def struck(name: str, mode: str, at: int, chance: Random, folder: Path) -> None:
