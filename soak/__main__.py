@@ -7,6 +7,7 @@ import fcntl
 import os
 import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import wait
@@ -18,6 +19,7 @@ import torch
 
 from gnomon_lab.runs.machine import commit
 from soak.case import Kind
+from soak.guard import guard, violations
 from soak.ledger import Ledger
 from soak.workers import Worker, made
 
@@ -40,7 +42,8 @@ def kinds() -> list[Kind]:
 def main() -> int:
     """1 if a case failed."""
     parser = argparse.ArgumentParser(prog="soak", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=60.0, help="of this seed and commit, earlier calls included")
+    of_all = "of this seed and commit, earlier calls included; where files were changed, of this call"
+    parser.add_argument("--minutes", type=float, default=60.0, help=of_all)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--folder", type=Path, default=Path(".soak"), help="for its state and its scratch")
@@ -49,20 +52,26 @@ def main() -> int:
     parser.add_argument("--again", metavar="KIND:NUMBER", help="one case, here and with its traceback")
     asked = parser.parse_args()
     torch.set_num_threads(1)
+    sys.dont_write_bytecode, os.environ["PYTHONDONTWRITEBYTECODE"] = True, "1"  # it is written outside the folder
     chosen = [kind for kind in kinds() if asked.only is None or kind.name in asked.only]
     if asked.again:
         chosen = [kind for kind in chosen if kind.name == asked.again.rpartition(":")[0]]
     if not chosen:
         parser.error(f"there are: {', '.join(kind.name for kind in kinds())}")
-    folder = asked.folder.absolute()
+    folder = asked.folder.resolve()
     with scratch(folder) as place:
+        guard(folder, place / "outside")
         for kind in chosen:
             kind.prepare(place / "prepared" / kind.name)
+        if left_it := violations():
+            raise SystemExit(f"the preparation of the cases left the folder: {left_it}")
         if asked.again:
+            guard(place, place / "outside")
             faulthandler.dump_traceback_later(chosen[0].limit, exit=True)
-            print(made(chosen[0], asked.seed, int(asked.again.rpartition(":")[2]), place))
-            return 0
-        ledger = Ledger(folder / f"{commit()}-seed{asked.seed}")
+            case = made(chosen[0], asked.seed, int(asked.again.rpartition(":")[2]), place)
+            print(case)
+            return int(bool(case.verdict))
+        ledger = Ledger(folder, commit(), asked.seed)
         try:
             soak(chosen, ledger, place, asked)
         except KeyboardInterrupt:
@@ -142,7 +151,9 @@ def scratch(folder: Path) -> Iterator[Path]:
         place = folder / "scratch"
         shutil.rmtree(place, ignore_errors=True)
         (place / "home").mkdir(parents=True)
-        os.environ.update(HOME=str(place / "home"), TMPDIR=str(place / "home"), MPLCONFIGDIR=str(place / "home"))
+        named = ("HOME", "TMPDIR", "MPLCONFIGDIR", "TORCHINDUCTOR_CACHE_DIR")
+        os.environ.update(dict.fromkeys(named, str(place / "home")))
+        tempfile.tempdir = None  # to be asked for again
         here = Path.cwd()
         try:
             yield place

@@ -4,20 +4,25 @@ Lines are appended and flushed; a unit that was under way when the soak was stop
 """
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from soak.case import FAULTS, Case
 
-COUNTED = ("tries", *FAULTS, "seconds")
+COUNTED = ("tries", "kills", *FAULTS, "seconds")
 
 
 class Ledger:
-    """The position and the counts of one seed and one version of the code."""
+    """The position and the counts of one seed and one version of the code; code without a version begins anew."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, above: Path, commit: str | None, seed: int) -> None:
+        folder = above / f"{commit}-seed{seed}"
+        if commit is None or commit.endswith("-dirty"):
+            shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)
+        self._seed = seed
         self.units, self.failures = folder / "units.jsonl", folder / "failures.jsonl"
         self.counts: dict[str, Counter[str]] = {}
         self.done: dict[str, set[int]] = {}
@@ -29,10 +34,12 @@ class Ledger:
         """Keeps a finished unit, whose first case has this number."""
         for number, case in enumerate(cases, first):
             if case.verdict:
-                line = {"again": f"{kind}:{number}", "verdict": case.verdict, "did": case.did, "saw": case.saw}
+                again = f'--seed {self._seed} --again "{kind}:{number}"'
+                line = {"again": again, "verdict": case.verdict, "did": case.did, "saw": case.saw}
                 append(self.failures, line)
         verdicts = Counter(case.verdict for case in cases)
         line = {"kind": kind, "unit": unit, "tries": sum(case.tries for case in cases)}
+        line |= {"kills": sum(case.kills for case in cases)}
         line |= {fault: verdicts[fault] for fault in FAULTS} | {"seconds": round(seconds, 3), "wall": round(wall, 3)}
         append(self.units, line)
         self._count(line)
@@ -48,9 +55,10 @@ class Ledger:
 
     def figures(self) -> str:
         """The counts as a table, in Markdown."""
-        lines = ["| kind | tries | lost | wrong | raw | hung |", "|---|---:|---:|---:|---:|---:|"]
+        columns = ("tries", "kills", *FAULTS)
+        lines = [f"| kind | {' | '.join(columns)} |", f"|---|{'---:|' * len(columns)}"]
         for kind, counts in [*sorted(self.counts.items()), ("all", self.total())]:
-            lines.append(f"| {kind} | " + " | ".join(f"{counts[name]:,}" for name in ("tries", *FAULTS)) + " |")
+            lines.append(f"| {kind} | " + " | ".join(f"{counts[name]:,}" for name in columns) + " |")
         return "\n".join(lines)
 
     def _count(self, line: dict) -> None:

@@ -1,17 +1,17 @@
 """Cases in processes of their own, forked from one that has imported everything; those that hang are ended."""
 
-import contextlib
 import os
 import shutil
-import signal
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from soak.case import Case, Kind, tried
-from soak.guard import guard
+from soak.guard import guard, violations
+from soak.processes import end_session, kill
 
 FORK = get_context("fork")
 
@@ -48,9 +48,9 @@ class Worker:
             self._start()
 
     def stop(self) -> None:
-        """Ends the process and all that it started."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        """Ends the process and all that it started, such as sweeps, which have groups of their own."""
+        kill(self.process.pid)  # which may not yet have its session
+        end_session(self.process.pid)
         self.process.join()
 
     def _start(self) -> None:
@@ -61,17 +61,13 @@ class Worker:
         left = self.numbers[len(self.cases) :]
         self.process = FORK.Process(target=serve, args=(self.kind, self.seed, left, self.scratch, end))
         self.process.start()
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.setpgid(self.process.pid, self.process.pid)
         end.close()
 
 
 def serve(kind: Kind, seed: int, numbers: Sequence[int], scratch: Path, pipe: Connection) -> None:
     """In the worker's process: makes the cases and sends them."""
-    with contextlib.suppress(PermissionError):
-        os.setpgid(0, 0)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is for the soak, which ends us
-    guard(scratch)
+    os.setsid()  # the terminal's Ctrl-C is for the soak, which ends us
+    guard(scratch, scratch / f"outside-{os.getpid()}")
     log = os.open(scratch / "said", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for number in numbers:
         os.dup2(log, 1)
@@ -86,6 +82,8 @@ def made(kind: Kind, seed: int, number: int, scratch: Path) -> Case:
     folder.mkdir(parents=True)
     os.chdir(folder)
     case = tried(kind, seed, number, folder)
+    if (left := violations()) and not case.verdict:
+        case = replace(case, verdict="wrong", saw=left)
     os.chdir(scratch)
     shutil.rmtree(folder, ignore_errors=True)
     return case
