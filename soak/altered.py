@@ -4,22 +4,28 @@ import os
 import re
 import shutil
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from gnomon_lab.papers import experiment
+from gnomon_lab.runs.checkpoint import load_of_run
 from soak.case import Case
 from soak.faults import Faults
-from soak.forked import Ended, forked
+from soak.forked import forked
 from soak.gnomon_command import called, unfit
 from soak.kills import SETTINGS, arguments, compared, outcome, run, same_machine
-from soak.mutations import copied, mutate
+from soak.mutations import copied, mutate, names_in
 
 EXPERIMENTS = ("grok-digits", "central-path")
 FINISHED, BROKEN = 0, 2
 """Seeds: 0 and 1 are finished, 2 was killed in its second half."""
+
+
+NAMED = "named"
+"""In the place of a verdict: it depends on whether what was seen, a sentence, names the altered file."""
 
 
 class AlteredRuns:
@@ -50,9 +56,11 @@ class AlteredRuns:
             shutil.rmtree(folder / "count")
             os.chdir(folder)
             for at in range(int(0.7 * operations), 0, -1):
-                # Back from there to an operation that leaves a checkpoint behind and one arm or more unfinished.
+                # Back from there to an operation that leaves a checkpoint behind and one arm or more unfinished, and no
+                # record that is not sealed.
+                shutil.rmtree(folder / "runs" / name, ignore_errors=True)
                 self.made(name, BROKEN, at)
-                if [*(folder / "runs" / name).glob("*-seed2/checkpoint-*.safetensors")]:
+                if self.records(name).total() == sealed(self.run_folder(folder, name, BROKEN)) > 0:
                     break
             for seed in (0, 1):
                 shutil.copytree(folder / f"{name}-{seed}" / "runs", folder / "runs", dirs_exist_ok=True)
@@ -60,6 +68,11 @@ class AlteredRuns:
         with settings_judged():
             self.listed = called(["list"])
             self.verified = {name: called(["verify", name]) for name in EXPERIMENTS}
+            self.judged = {
+                (name, seed): called(["verdict", str(self.run_folder(folder, name, seed))])
+                for name in EXPERIMENTS
+                for seed in (FINISHED, BROKEN)
+            }
             self.pages = {name: self.page(self.run_folder(folder, name, FINISHED)) for name in EXPERIMENTS}
         for page in (folder / "runs").rglob("report.html"):
             page.unlink()
@@ -70,14 +83,19 @@ class AlteredRuns:
         name, seed = chance.choice(EXPERIMENTS), chance.choice([FINISHED, BROKEN])
         place = self.run_folder(folder, name, seed)
         if chance.random() < 0.05:
-            did = copied(place, chance)
+            did, altered = copied(place, chance), ("config.json",)  # which names another folder
         else:
             path = chance.choice(sorted(path for path in place.iterdir() if path.is_file()))
-            did = f"{place.name}/{mutate(path, chance)}"
-        what = chance.choice(["list", "verify", "report", "run", "run"])
+            done = mutate(path, chance)
+            did, altered = f"{place.name}/{done}", names_in(done)
+        what = chance.choice(["list", "verify", "verdict", "watch", "report", "run", "run"])
         did = f"{what} of {name} after {did}"
         with settings_judged():
-            return Case(did, *getattr(self, f"after_{what}")(name, seed, place, folder))
+            verdict, saw = getattr(self, f"after_{what}")(name, seed, place, folder)
+        if verdict == NAMED:
+            there = any(file in saw for file in altered)
+            verdict, saw = ("", "") if there else ("wrong", f"the sentence names none of {altered}: {saw!r}")
+        return Case(did, verdict, saw)
 
     def after_list(self, name: str, seed: int, place: Path, folder: Path) -> tuple[str, str]:
         """The healthy runs stand there as before, and the altered one as before or with a word."""
@@ -107,23 +125,38 @@ class AlteredRuns:
         return "", ""
 
     def after_report(self, name: str, seed: int, place: Path, folder: Path) -> tuple[str, str]:
-        """The same page, or a sentence that names a file of the run."""
-        known = {path.name for path in (self.home / "runs" / name).iterdir()}
-        there = place if place.exists() else next(path for path in place.parent.iterdir() if path.name not in known)
+        """The same page, or a sentence that names a file of the run, or says that the run is not finished."""
+        there = self.there(place, folder)
         ended = called(["report", str(there.relative_to(folder))])
         if (bad := unfit(ended))[0]:
             return bad
+        if seed == BROKEN:
+            return ("", "") if ended.code == 2 else ("wrong", "an unfinished run was reported")
         if ended.code == 2:
-            return named(ended, place)
+            return NAMED, ended.err
         if there != place:
             return "wrong", f"reported under another name, {there.name}"
-        if seed == BROKEN:
-            return "wrong", "an unfinished run was reported"
         page = without_machines((place / "report.html").read_text(encoding="utf-8"))
         if page != self.pages[name]:
             first = next((k for k, pair in enumerate(zip(page, self.pages[name], strict=False)) if len({*pair}) > 1), 0)
             return "wrong", f"another page: {page[max(0, first - 150) : first + 150]!r}"
         return "", ""
+
+    def after_verdict(self, name: str, seed: int, place: Path, folder: Path) -> tuple[str, str]:
+        """The same words, or a sentence that names a file of the run; an unfinished one may have more records."""
+        ended = called(["verdict", str(self.there(place, folder).relative_to(folder))])
+        if (bad := unfit(ended, (0, 1, 2)))[0]:
+            return bad
+        if ended.code == 2:
+            return NAMED, ended.err
+        more = seed == BROKEN and not self.records(name) - lines_of(place / "records.jsonl")
+        same = more or ended.out == self.judged[name, seed].out
+        return ("", "") if same else ("wrong", f"another verdict: {ended.out[-900:]}{ended.err[-900:]}")
+
+    def after_watch(self, name: str, seed: int, place: Path, folder: Path) -> tuple[str, str]:
+        """A page in any case: a run is watched while it grows, before anything seals its last records."""
+        ended = called(["watch", "runs", "--once", "--out", "watch.html"])
+        return unfit(ended, (0,))
 
     def after_run(self, name: str, seed: int, place: Path, folder: Path) -> tuple[str, str]:
         """The records of an unbroken run, or a sentence that names a file of the run."""
@@ -131,7 +164,7 @@ class AlteredRuns:
         if (bad := unfit(ended))[0]:
             return bad
         if ended.code == 2:
-            return named(ended, place)
+            return NAMED, ended.err
         alone = folder / "alone" / "runs" / name
         alone.mkdir(parents=True)
         if place.exists():
@@ -154,6 +187,15 @@ class AlteredRuns:
             raise RuntimeError(f"the prepared run of {name} ended with {ended}")
         return 0 if killed_at else int(Path("operations").read_text(encoding="utf-8"))
 
+    def records(self, name: str) -> Counter[bytes]:
+        """The lines of the records of the broken run, unaltered."""
+        return lines_of(self.run_folder(self.home, name, BROKEN) / "records.jsonl")
+
+    def there(self, place: Path, folder: Path) -> Path:
+        """The run's folder, whatever it is called now."""
+        known = {path.name for path in (self.home / "runs" / place.parent.name).iterdir()}
+        return place if place.exists() else next(path for path in place.parent.iterdir() if path.name not in known)
+
     def run_folder(self, folder: Path, name: str, seed: int) -> Path:
         """Where a run lies."""
         (found,) = (folder / "runs" / name).glob(f"*-seed{seed}")
@@ -165,6 +207,16 @@ class AlteredRuns:
         if ended.code != 0:
             raise RuntimeError(f"the page of {found} could not be written: {ended}")
         return without_machines((found / "report.html").read_text(encoding="utf-8"))
+
+
+def lines_of(path: Path) -> Counter[bytes]:
+    """A file's lines, if it is one."""
+    return Counter(path.read_bytes().splitlines(keepends=True) if path.is_file() else ())
+
+
+def sealed(folder: Path) -> int:
+    """How many of a run's records its checkpoints seal."""
+    return sum(load_of_run(path)["records"] for path in folder.glob("checkpoint-*.safetensors"))
 
 
 class settings_judged:  # noqa: N801 - used as a context
@@ -194,12 +246,6 @@ def tiny(name: str) -> object:
 def without_machines(page: str) -> str:
     """A page without what it was made with, which need not be the same."""
     return re.sub(r"<h3>(made|resumed) with.*?</dl>", "", page, flags=re.DOTALL)
-
-
-def named(ended: Ended, place: Path) -> tuple[str, str]:
-    """Whether the sentence names the run's folder or a file in it."""
-    named = place.name in ended.err or place.parent.name in ended.err
-    return ("", "") if named else ("wrong", f"the sentence names no file: {ended.err!r}")
 
 
 def worded(text: str) -> bool:

@@ -12,10 +12,11 @@ from gnomon_lab.cli import execute
 from gnomon_lab.experiment import Experiment
 from soak.case import Case
 from soak.gnomon_command import called, unfit
-from soak.hostile import arguments, furnish, shown
+from soak.guard import environment, violations
+from soak.hostile import arguments, furnish, outward, shown
 from soak.kills import same_machine
 
-CODES = {"verify": (0, 1, 2)}
+CODES = {"verify": (0, 1, 2), "verdict": (0, 1, 2)}
 ENVIRONMENTS: tuple[dict[str, str], ...] = (
     {}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "latin-1"},
     {"TERM": "dumb"}, {"COLUMNS": "1"}, {"COLUMNS": "20", "FORCE_COLOR": "1"}, {"COLUMNS": "-5"},
@@ -41,7 +42,15 @@ class Commands:
         furnish(folder)
         self.home = folder
         os.chdir(folder)
-        for words in (["list"], ["run", "--help"], ["run", "grok-digits", "--steps", "0"], ["verify", "xor"], MEASURE):
+        for words in (
+            ["list"],
+            ["run", "--help"],
+            ["run", "grok-digits", "--steps", "0"],
+            ["verify", "xor"],
+            MEASURE,
+            WATCH,
+            VERDICT,
+        ):
             called(words)  # here, so that all that is imported late is there before the first worker
 
     def case(self, chance: Random, number: int, folder: Path) -> Case:
@@ -52,6 +61,8 @@ class Commands:
         path = [*sys.path]
         with mock.patch.object(Experiment, "finish", began), mock.patch.object(execute, "open_executor", began):
             ended = called(words, encoding)
+        if outward(words):
+            violations()
         sys.path[:] = path
         sys.modules.pop("nets", None)
         if "soak.commands.Began" in ended.err:
@@ -78,7 +89,7 @@ class Processes(Commands):
             words += ["--steps", "1", "--width", "2", "--train", "12"][: 6 if words[1:2] == ["grok-digits"] else 0]
             if words[1:2] != ["grok-digits"]:
                 words = ["list", "--runs", *words[1:2]]
-        environment, way = chance.choice(ENVIRONMENTS), chance.choice(WAYS)
+        more, way = chance.choice(ENVIRONMENTS), chance.choice(WAYS)
         limits = {"little memory": "ulimit -v 4000000; ", "no room": "exec > /dev/full; ", "closed": "exec >&-; "}
         script = f'{limits.get(way, "")}exec "$@"'
         command = [
@@ -96,9 +107,9 @@ class Processes(Commands):
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
+            env={**environment(), **more},
         )
-        did = f"{shown(words)} ({way}, {environment})"
+        did = f"{shown(words)} ({way}, {more})"
         try:
             if way == "head" and process.stdout is not None:
                 process.stdout.readline()
@@ -109,6 +120,8 @@ class Processes(Commands):
             process.kill()
             process.communicate()
             return Case(did, "hung", "no end after 120 s")
+        if outward(words):
+            violations()
         said = err.decode("utf-8", "replace")
         if (
             "Traceback" in said
@@ -120,6 +133,9 @@ class Processes(Commands):
 
 
 MEASURE = ["measure", "small.pt", "--model", "nets:small", "--data", "some.npz"]
+
+VERDICT = ["verdict", "readings.jsonl", "--picture", "similar.png"]
+WATCH = ["watch", "--once", "readings.jsonl"]
 
 
 def began(*arguments: object, **named: object) -> None:

@@ -1,5 +1,6 @@
 """Arguments that nobody types on purpose: words, numbers and paths, in every option of every command."""
 
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ WORDS = (
 )  # fmt: skip
 PATHS = (
     "runs", "runs/", "./runs", "runs/grok-digits", "empty", "file", "missing", "missing/deep", "pipe", "loop",
-    "nowhere",
+    "nowhere", "readings.jsonl",
     "file/x", "unreadable", "/dev/null", "/dev/zero", "/proc/self/mem", "/dev/stdin", "/dev/fd/9", "a" * 255, "b" * 256,
     "small.pt", "small.safetensors", "some.npz", "[red]x", "[/b]", "\x1b[31mred", "ü", "🙂", "\udcff", "new\nline",
     "~", "~x",
@@ -64,24 +65,30 @@ class Raising(nn.Module):
     def forward(self, x):
         raise ValueError("no")
 '''
+OUTWARD = ("dask:", "mnist", "owner/name", "=/")
 EXPERIMENT_OPTIONS = ("--steps", "--width", "--loss", "--coefficient", "--learning-rate", "--init-scale", "--threads")
 OPTIONS: dict[str, tuple[str, ...]] = {
     "run": ("--seeds", "--small", "--paper", "--runs", "--data-dir", "--workers", "--on", *EXPERIMENT_OPTIONS),
     "list": ("--runs",),
-    "report": ("--runs",),
+    "report": ("--runs", "--table"),
     "verify": ("--runs",),
     "measure": (
         "--model", "--data", "--key", "--logits", "--position", "--quantities", "--samples", "--split", "--layer",
         "--head", "--memory", "--device", "--dtype",
-        "--seed", "--data-dir", "--json", "--out", "--report", "--steps", "--history",
+        "--seed", "--data-dir", "--json", "--out", "--report", "--steps", "--history", "--rtol", "--passes",
     ),
+    "verdict": ("--data", "--model", "--arm", "--split", "--validation", "--picture"),
+    "watch": ("--only", "--port", "--out", "--terminal"),
 }  # fmt: skip
 FIRST = {
     "run": ("grok-digits", "xor", "central-path", "rank"),
     "report": ("grok-digits", "runs/grok-digits", "xor"),
     "verify": ("grok-digits", "xor"),
     "measure": ("small.pt", "small.safetensors", "*.pt", "."),
+    "verdict": ("readings.jsonl", "readings.jsonl", "runs/grok-digits", "small.pt"),
+    "watch": ("readings.jsonl", "runs", ".", "empty"),
 }
+FLAGS = ("--json", "--small", "--paper", "--terminal")
 USUAL = {"--model": "nets:small", "--data": "some.npz", "--quantities": "accuracy", "--samples": "5"}
 """Of measure, as one means it; some of these are then replaced."""
 
@@ -89,7 +96,7 @@ USUAL = {"--model": "nets:small", "--data": "some.npz", "--quantities": "accurac
 def arguments(chance: Random) -> list[str]:
     """One command line."""
     command = chance.choice([*OPTIONS]) if chance.random() < 0.97 else chance.choice(WORDS)
-    words = [command]
+    words = [command, "--once"] if command == "watch" else [command]  # without it, that would have no end
     if command in FIRST:
         words.append(chance.choice(FIRST[command]) if chance.random() < 0.75 else path_or_word(chance))
     options = dict(USUAL) if command == "measure" else {}
@@ -107,10 +114,15 @@ def arguments(chance: Random) -> list[str]:
             case 2:
                 words += [option, value, value]
             case _:
-                words += [option] if option in ("--json", "--small", "--paper") else [option, value]
+                words += [option] if option in FLAGS else [option, value]
     for _ in range(chance.choice([0, 0, 0, 0, 1])):
         words.insert(chance.randrange(1, len(words) + 1), path_or_word(chance))
     return [word.replace("\x00", "") for word in words]
+
+
+def outward(words: Sequence[str]) -> bool:
+    """Whether a command line asks for the network, or for a place elsewhere."""
+    return any(word.startswith("/") or any(name in word for name in OUTWARD) for word in words)
 
 
 def path_or_word(chance: Random) -> str:
@@ -124,6 +136,7 @@ def furnish(folder: Path) -> None:
     import torch
     from safetensors.torch import save_file
 
+    from gnomon.history import corpus
     from gnomon.models import mlp
 
     (folder / "nets.py").write_text(NETS, encoding="utf-8")
@@ -135,6 +148,9 @@ def furnish(folder: Path) -> None:
     save_file(network.state_dict(), folder / "small.safetensors")
     x = torch.randn(20, 6, generator=torch.Generator().manual_seed(0)).numpy()
     np.savez(folder / "some.npz", x=x, labels=np.arange(20) % 3)
+    readings = [{"step": 2**k} | dict.fromkeys(corpus().quantities, 1 / (1 + k)) for k in range(9)]
+    readings = [reading | {"log_probability": -1 / reading["step"]} for reading in readings]
+    (folder / "readings.jsonl").write_text("".join(f"{json.dumps(reading)}\n" for reading in readings))
     for name in ("empty", "folder.npz", "runs/grok-digits"):
         (folder / name).mkdir(parents=True)
     for name in ("file", "text.npz", "text.pt", "text.safetensors", "text.parquet", "unreadable", "-dash"):

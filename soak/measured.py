@@ -12,6 +12,7 @@ import shutil
 import struct
 import sys
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -25,7 +26,7 @@ from soak.case import Case
 from soak.gnomon_command import called, unfit
 from soak.hostile import furnish
 from soak.kills import same_machine
-from soak.mutations import mutate
+from soak.mutations import mutate, names_in
 
 CHECKPOINTS = ("plain.pt", "wrapped.ckpt", "plain.safetensors", "sealed.safetensors", "old.pt", "last.pth.tar")
 FOLDER, FOLDERS_DATA = "saved", "tokens.npz"
@@ -92,6 +93,7 @@ class Measured:
         if altered == FOLDER:
             altered = f"{FOLDER}/{chance.choice(['config.json', 'config.json', 'model.safetensors'])}"
         did = (enemy if chance.random() < 0.2 else mutate)(Path(altered), chance)
+        names = words_for((Path(altered).name,) if " made by " in did else names_in(did))
         path = [*sys.path]
         ended = called(self.words(checkpoint, data))
         sys.path[:] = path
@@ -100,14 +102,9 @@ class Measured:
         verdict, saw = unfit(ended)
         if Path(RAN).exists():
             verdict, saw = "wrong", "something in the file was run"
-        files = (Path(checkpoint).stem, Path(data).stem, "nets")
-        if (
-            not verdict
-            and ended.code == 2
-            and not any(name in ended.err for name in files)
-            and not said_otherwise(ended.err)
-        ):
-            verdict, saw = "wrong", f"the sentence does not name {altered}: {ended.err!r}"
+        named = any(name in ended.err for name in names) or said_otherwise(ended.err)
+        if not verdict and ended.code == 2 and not named:
+            verdict, saw = "wrong", f"the sentence names none of {names}: {ended.err!r}"
         sealed = (checkpoint, data, altered) == ("sealed.safetensors", "some.npz", checkpoint)
         if sealed and not verdict and ended.code == 0 and values(ended.out) != values(self.sealed.out):
             verdict, saw = "wrong", f"another number: {ended.out[:600]}"
@@ -130,6 +127,12 @@ def of_transformers() -> None:
     transformers.BertForSequenceClassification(config).save_pretrained(FOLDER)
     tokens = torch.randint(0, 9, (20, 5), generator=torch.Generator().manual_seed(0)).numpy()
     np.savez(FOLDERS_DATA, x=tokens, labels=np.arange(20) % 3)
+
+
+def words_for(files: Sequence[str]) -> list[str]:
+    """How a sentence names files: of a folder's tables each is a split, and a module is imported without its suffix."""
+    splits = [f"({Path(name).stem})" for name in files if name.endswith(".parquet")]
+    return [*files, *splits, *["'nets'" for name in files if name == "nets.py"]]
 
 
 def said_otherwise(sentence: str) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,6 +37,12 @@ def mutate(path: Path, chance: Random) -> str:
     if chance.random() < 0.1 and path.is_file() and not path.is_symlink():
         words.append(chance.choice(BYTES)(path, chance))
     return f"{path.name}: " + ", then ".join(words)
+
+
+def names_in(done: str) -> tuple[str, ...]:
+    """The files that these words of `mutate` are about: one, or two that were swapped."""
+    name, _, how = done.partition(": ")
+    return (name, *re.findall(r"swapped with (.+?)(?:, then|$)", how))
 
 
 def flip(path: Path, chance: Random) -> str:
