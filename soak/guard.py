@@ -90,7 +90,7 @@ def outside(path: object) -> bool:
     """Whether a path is one of others."""
     if not isinstance(path, str | bytes | os.PathLike):
         return False  # a file that was opened before
-    return not os.path.realpath(os.fsdecode(path)).startswith((HELD["SOAK_FOLDER"], *DEVICES))
+    return not f"{os.path.realpath(os.fsdecode(path))}/".startswith((HELD["SOAK_FOLDER"], *DEVICES))
 
 
 def local(arguments: tuple[object, ...]) -> bool:
