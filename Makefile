@@ -36,7 +36,7 @@ package:                    ## wheel and sdist into dist, and what is in them us
 	cd .package && bin/python ../tests/installed_package.py
 	rm -rf .package
 
-coverage: .venv/test        ## which lines no test runs, in coverage.txt and coverage.xml
+coverage: .venv/test        ## which lines no test runs in its own process, in coverage.txt and coverage.xml
 	$(BIN)/python -m pytest -n 2 --cov=gnomon --cov=gnomon_lab --cov-report=xml --cov-report=term-missing:skip-covered > coverage.txt; \
 	code=$$?; tail -n 3 coverage.txt; exit $$code
 

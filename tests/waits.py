@@ -22,6 +22,7 @@ ERRORS = {
         "measure/_by_class.py:check_squares",
         "measure/_by_class.py:check_classes",
         "measure/_least_squares.py:fitted",
+        "measure/_least_squares.py:inverse_of_scaled",
     ),
     *("measure/collapse/_snr.py:snr", "measure/truncation/_cumulative_parameters.py:cumulative_parameters"),
     *("regions/_migration.py:migration", "regions/_partition.py:Regions.region_of", "regions/_plane.py:plane_through"),

@@ -88,7 +88,7 @@ class MissingExtraError(GnomonError, ImportError):
 
     def __str__(self) -> str:
         if self.got is None:
-            return f"{self.where} needs {self.expected}: {self.advice}"
+            return f"{self.where} needs {self.expected}: {self.advice}."
         return f"{self.where} needs {self.expected}, which is installed but does not import ({self.got}). {self.advice}"
 
 

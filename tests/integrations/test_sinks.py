@@ -230,7 +230,7 @@ def test_a_missing_package_names_its_extra(monkeypatch, name, package):
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, f"gnomon.integrations.{name}", raising=False)
-    message = rf"^gnomon.integrations needs {package}: pip install '.\[{name}\]' in the folder of gnomon's sources$"
+    message = rf"^gnomon.integrations needs {package}: pip install '.\[{name}\]' in the folder of gnomon's sources\.$"
     with pytest.raises(MissingExtraError, match=message):
         importlib.import_module(f"gnomon.integrations.{name}")
 

@@ -25,7 +25,7 @@ def test_without_the_extras_gnomon_measures_steers_and_solves():
 def test_a_broken_package_is_not_a_missing_one():
     absent = ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
     assert str(missing("gnomon.plot", "matplotlib", "plot", absent)) == (
-        "gnomon.plot needs matplotlib: pip install '.[plot]' in the folder of gnomon's sources"
+        "gnomon.plot needs matplotlib: pip install '.[plot]' in the folder of gnomon's sources."
     )
     inside = ModuleNotFoundError("No module named 'kiwisolver'", name="kiwisolver")
     for cause in (inside, OSError("bad wheel")):

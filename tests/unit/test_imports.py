@@ -1,6 +1,8 @@
 """Imports run downwards only: the contracts in pyproject.toml; and one floor alone differentiates."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 from importlinter.cli import lint_imports
@@ -16,6 +18,11 @@ DERIVATIVES = re.compile(
 
 def test_contracts_are_kept():
     assert lint_imports(cache_dir=None) == 0
+
+
+def test_modules_are_there_once_gnomon_is_imported():
+    code = "import gnomon; print(gnomon.regions.slice_regions.__name__, gnomon.measure.nc1 is gnomon.nc1)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "slice_regions True\n"
 
 
 def test_autodiff_alone_differentiates():

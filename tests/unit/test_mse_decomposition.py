@@ -1,5 +1,7 @@
 """Least squares, the decomposition of the MSE and the signal-to-noise ratio, against the samples themselves."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from scipy.linalg import eigh, inv, sqrtm
@@ -171,6 +173,14 @@ def test_means_far_from_the_origin_cost_no_more_than_their_own_digits():
     torch.testing.assert_close(shifted, weight, rtol=1e-8, atol=1e-9)
     parts = mse_decomposition(weight, offset - weight.sum(1) * 2**20, moments_of(far, labels))
     torch.testing.assert_close(parts.total, mse_decomposition(weight, offset, near).total, rtol=1e-8, atol=0)
+
+
+def test_moments_that_were_rounded_to_half_precision_are_refused_where_they_are_none_of_any_features():
+    moments = class_moments(normal(5, 5, seed=1), torch.tensor([0, 1, 2, 3, 0]), 4)
+    within = Dense(moments.within.matrix.bfloat16())
+    rounded = replace(moments, means=moments.means.bfloat16(), within=within, rounded_off=None)
+    with pytest.raises(RangeError, match=r"expected a covariance within classes whose eigenvalues are not negative"):
+        mse_decomposition(normal(4, 5, seed=1).bfloat16(), normal(4, seed=2).bfloat16(), rounded)
 
 
 @decays

@@ -111,8 +111,16 @@ def regression(
 
 
 def inverse_of_scaled(matrix: Float[Tensor, "m m"]) -> Float[Tensor, "m m"]:
-    """The inverse of a positive definite matrix whose rows may be of very different sizes."""
-    scale = matrix.diagonal().detach().rsqrt()
+    """The inverse of the identity plus a positive semidefinite matrix, whose rows may be of very different sizes."""
+    diagonal = matrix.diagonal().detach()
+    if not (diagonal > 0).all():
+        raise RangeError(
+            "class_moments",
+            "a covariance within classes whose eigenvalues are not negative",
+            "negative ones",
+            "Take the moments of features, and do not round them to half precision.",
+        )
+    scale = diagonal.rsqrt()
     return scale.unsqueeze(1) * torch.linalg.inv(scale.unsqueeze(1) * matrix * scale) * scale
 
 
