@@ -67,7 +67,7 @@ def count(run, made, stop=None):
             raise StoppedError
 
 
-def test_a_run_goes_on_from_an_archive_and_takes_its_own_place_there(tmp_path, records):
+def test_a_run_goes_on_from_an_archive_and_takes_its_own_place_there(tmp_path, records, capsys):
     first, second, archive = tmp_path / "first", tmp_path / "second", tmp_path / "counting.tar.xz"
     found = open_run(first, "counting", Config(), 3)
     with pytest.raises(StoppedError):
@@ -94,6 +94,10 @@ def test_a_run_goes_on_from_an_archive_and_takes_its_own_place_there(tmp_path, r
     assert archive.read_bytes() != packed
     assert records.pack(archive, [gone_on, other]) == 2
     assert {run.seed for run in unpacked(archive, tmp_path / "fourth")[0]} == {3, 4}
+    assert found.folder.name == gone_on.folder.name
+    assert records.pack(archive, [found]) == 2
+    assert "is not finished, and the one in counting.tar.xz is" in capsys.readouterr().out
+    assert all(run.finished for run in unpacked(archive, tmp_path / "fifth")[0])
 
 
 def test_many_finished_parts_are_counted(tmp_path):
