@@ -216,10 +216,11 @@ class _Sweeping(Sweeps):
 
 def _stopped(folder):
     worker = Worker(_Sweeping(), 0, 0, range(1), folder)
-    while not (folder / "started").exists():
+    started = folder / "started"
+    while not (started.exists() and started.read_text()):
         worker.look()
+    group = int(started.read_text())
     worker.stop()
-    group = int((folder / "started").read_text())
     assert not [process for process in processes() if process.group == group]
 
 

@@ -216,7 +216,7 @@ def test_bad_input_is_named(model, labels):
         ShapeError, match=r"\(labels\): expected shape \(2, 5\), as the outputs' positions have, got \(2,"
     ):
         Probe(model, (x, labels[:, 1:]), [accuracy], positions="all")
-    with pytest.raises(ShapeError, match=r"got shape \(n, 5, 6\)\. .* or name the positions at which"):
+    with pytest.raises(ShapeError, match=r"got shape \(n, 5, 6\)\. .* or read it by a Probe with positions"):
         Probe(model, (x, labels), [accuracy])
     with pytest.raises(EmptyError, match=r"\(labels\): expected positions that have one, got -100 at all"):
         Probe(model, (x, torch.full((N, T), -100)), [accuracy], positions="all").read()
