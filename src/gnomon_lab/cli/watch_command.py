@@ -56,9 +56,9 @@ def main(arguments: Sequence[str]) -> int:
             from gnomon_lab.cli.terminal import Terminal
             from gnomon_lab.watching.terminal import follow
 
+            if options.once and (why := watched.unmatched()):
+                raise DataError("--only", "quantities that were read", why, "Correct it.")
             follow(watched, Terminal(), once=options.once)
-            if options.once and watched.unmatched():
-                return 2
         elif options.once:
             write(watched, options.out or PAGE)
         else:
