@@ -132,6 +132,8 @@ class AlteredRuns:
             return bad
         if seed == BROKEN:
             return ("", "") if ended.code == 2 else ("wrong", "an unfinished run was reported")
+        if ended.code == 2 and not (there / "result.json").exists() and "an unfinished one" in ended.err:
+            return "", ""
         if ended.code == 2:
             return NAMED, ended.err
         if there != place:
