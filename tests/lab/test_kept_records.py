@@ -1,6 +1,7 @@
 """The runs in docs/records: whole, known to this version, with the verdicts that docs/results.md states; packing."""
 
 import importlib.util
+import shutil
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +20,16 @@ ALSO = {"xor": ["1e0f1e7a"]}
 RESULTS = (ROOT / "docs" / "results.md").read_text(encoding="utf-8").splitlines()
 
 
-@pytest.fixture(scope="module")
-def records():
-    spec = importlib.util.spec_from_file_location("records", ROOT / "tools" / "records.py")
+def tool(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def records():
+    return tool("records")
 
 
 def unpacked(archive, folder):
@@ -46,12 +51,26 @@ def test_what_is_kept_can_be_read_and_judged(archive, tmp_path):
             assert found.reached()
     shown = experiment(runs[0].experiment)
     assert [found.digest for found in runs if not found.has_one_of(shown.settings)] == ALSO.get(shown.name, [])
+    kept = {f"{shown.name}/{found.digest}-{seed}" for found in runs for seed in (f"seed{found.seed}", "seeds")}
+    drawn = [place.rpartition("/")[0] for place in tool("figures").FIGURES.values()]
+    assert [folder for folder in drawn if folder.startswith(f"{shown.name}/") and folder not in kept] == []
     for seeds in by_setting.values():
         assert {len(row) for row in shown.table(seeds[0])[1]} == {len(shown.table(seeds[0])[0])}
         claims = shown.claims(seeds)
         assert all(claim.measured for claim in claims)
         verdict = f"{sum(claim.holds for claim in claims)} of {len(claims)}"
         assert any(verdict in row for row in RESULTS if row.startswith(f"| [{shown.name}]")), verdict
+
+
+def test_figures_are_drawn_again_from_what_is_kept(tmp_path, monkeypatch):
+    figures = tool("figures")
+    assert [name for name in figures.FIGURES if not (ROOT / "docs" / "assets" / f"{name}.svg").exists()] == []
+    monkeypatch.setattr(figures, "DOCS", tmp_path)
+    (tmp_path / "records").mkdir()
+    (tmp_path / "assets" / "experiments").mkdir(parents=True)
+    shutil.copy(ROOT / "docs" / "records" / "ntk-regime.tar.xz", tmp_path / "records")
+    figures.redraw(["experiments/ntk-regime"])
+    assert "How the inner product moves" in (tmp_path / "assets" / "experiments" / "ntk-regime.svg").read_text("utf-8")
 
 
 @dataclass(frozen=True)
