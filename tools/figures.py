@@ -36,7 +36,7 @@ FIGURES = {
     "experiments/layer-denoising": "layer-denoising/9da13cdf-seed0/layers",
     "experiments/lazy-penalty-paper": "lazy-penalty/a1c41587-seeds/less-time",
     "experiments/linear-rfm": "linear-rfm/3e0066b3-seed0/distance-exact",
-    "experiments/modular-addition": "modular-addition/f9b61ae1-seed0/fixed",
+    "experiments/modular-addition": "modular-addition/f9b61ae1-seeds/fixed-seeds",
     "experiments/modular-addition-learned": "modular-addition/3f80b382-seed0/learned",
     "experiments/mse-collapse": "mse-collapse/c84c08c8-seed0/collapse-fashion_mnist-resnet18",
     "experiments/mse-vs-ce": "mse-vs-ce/78b14834-seed0/losses-fashion_mnist-resnet18",
