@@ -6,7 +6,7 @@ below, and stay as they are.
 
 import argparse
 import tarfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from gnomon_lab.figures import Figure
 from gnomon_lab.papers import experiment
 from gnomon_lab.report.drawing import save
-from gnomon_lab.report.over_seeds import together
+from gnomon_lab.report.over_seeds import figures_over_seeds
 from gnomon_lab.runs import Found, all_runs
 from gnomon_lab.runs.files import replace_file
 
@@ -63,16 +63,15 @@ def figures_of(runs: Mapping[str, Found], folder: str) -> Iterable[Figure]:
     if seed != "seeds":
         return experiment(runs[folder].experiment).figures(runs[folder].records())
     found = [run for name, run in runs.items() if name.startswith(f"{digest}-seed")]
-    shown = experiment(found[0].experiment)
     seeds = [run.records() for run in sorted(found, key=lambda run: run.seed)]
-    return (*shown.figures_over_seeds(seeds), *together([shown.figures(records) for records in seeds]))
+    return figures_over_seeds(experiment(found[0].experiment), seeds)
 
 
-def redraw(names: Iterable[str]) -> None:
+def redraw(names: Collection[str]) -> None:
     """Draws some files of FIGURES."""
     with TemporaryDirectory() as root:
-        for archive in sorted((DOCS / "records").glob("*.tar.xz")):
-            with tarfile.open(archive) as opened:
+        for kept in {FIGURES[name].partition("/")[0] for name in names}:
+            with tarfile.open(DOCS / "records" / f"{kept}.tar.xz") as opened:
                 opened.extractall(root, filter="data")
         runs = {"/".join(run.folder.parts[-2:]): run for run in all_runs(Path(root))[0]}
         for name in names:

@@ -12,7 +12,7 @@ from gnomon_lab.report.page import Report, Table
 from gnomon_lab.report.setting import setting
 from gnomon_lab.report.spread import spread
 from gnomon_lab.report.worth import by_arms, in_details
-from gnomon_lab.runs import Found
+from gnomon_lab.runs import Found, Record
 from gnomon_lab.settings import Settings
 
 
@@ -27,8 +27,6 @@ def build_over_seeds(experiment: Experiment[Settings], runs: Sequence[Found]) ->
     """
     runs = sorted(runs, key=lambda run: run.seed)
     first, seeds = runs[0], [run.records() for run in runs]
-    by_seed = [experiment.figures(records) for records in seeds]
-    figures = (*experiment.figures_over_seeds(seeds), *together(by_seed))
     if experiment.table_over_seeds is None:
         table = Table(*spread([experiment.table(records) for records in seeds]))
         note = "The table shows their mean and, in brackets, the lowest and the highest."
@@ -42,7 +40,7 @@ def build_over_seeds(experiment: Experiment[Settings], runs: Sequence[Found]) ->
         introduction=experiment.introduction.strip(),
         table=table,
         claims=tuple(experiment.claims(seeds)) if first.has_one_of(experiment.settings) else (),
-        figures=figures,
+        figures=figures_over_seeds(experiment, seeds),
         details={
             "configuration": first.config,
             "each run": {
@@ -58,6 +56,12 @@ def build_over_seeds(experiment: Experiment[Settings], runs: Sequence[Found]) ->
         },
     )
     return published(page, folder_over_seeds(first))
+
+
+def figures_over_seeds(experiment: Experiment[Settings], seeds: Sequence[Sequence[Record]]) -> tuple[Figure, ...]:
+    """The figures of the page over the records of several seeds."""
+    drawn = [experiment.figures(records) for records in seeds]
+    return (*experiment.figures_over_seeds(seeds), *together(drawn))
 
 
 def beginning(runs: Sequence[Found]) -> str:
