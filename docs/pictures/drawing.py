@@ -3,7 +3,7 @@
 import base64
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from runs import BOX, DIGITS, Pair, Run, window_of
 from torch import Tensor
 
 import gnomon
-from gnomon import plot
+from gnomon import Reading, plot
 from gnomon.plot import style
 from gnomon.regions import decision_boundary, slice_regions
 
@@ -80,13 +80,24 @@ def label(axes: Axes, x_label: str, y_label: str) -> None:
     )  # fmt: skip
 
 
+def course(axes: Axes, readings: Mapping[str, Sequence[Reading]], quantity: str, log: bool = False) -> None:
+    """The mean over the samples against the step, after step 0, a line for each run."""
+    steps = [reading.step for reading in next(iter(readings.values())) if reading.step > 0]
+    for place, (arm, own) in enumerate(readings.items()):
+        means = [reading.scalars()[quantity] for reading in own if reading.step > 0]
+        axes.plot(steps, means, **style.line(place), label=arm)
+    style.logarithmic(axes, "x", steps[0], steps[-1])
+    style.values(axes, log=log)
+    style.frame(axes)
+
+
 def curve(pair: Pair, key: str, y_label: str, form: str, log: bool = False, part: str = "", needs: str = "") -> Picture:
     """A quantity's mean over the samples, or that of one part of it, at each step."""
 
     def draw(figure: Figure, runs: Runs) -> Numbers:
         quantity = f"{key}.{part}" if part else key
-        readings = {arm: run.readings for arm, run in runs.items()}
-        _, axes = plot.history(readings, quantity, ax=axes_of(figure), log_y=log, band=False)
+        axes, readings = axes_of(figure), {arm: run.readings for arm, run in runs.items()}
+        course(axes, readings, quantity, log)
         label(axes, "step", y_label)
         if axes.get_ylim()[1] >= 1e5:  # more digits than there is room for
             axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0e}".replace("e+0", "e"))
@@ -190,8 +201,8 @@ def ratio_cosines(figure: Figure, runs: Runs) -> Numbers:
 
 def moving_kernel(figure: Figure, runs: Runs) -> Numbers:
     """The kernel's CKA with its start, and shaded from when to when the kernel moves."""
-    readings = {arm: run.readings for arm, run in runs.items()}
-    _, axes = plot.history(readings, "ntk", ax=axes_of(figure), band=False)
+    axes, readings = axes_of(figure), {arm: run.readings for arm, run in runs.items()}
+    course(axes, readings, "ntk")
     label(axes, "step", "CKA with the kernel at the start")
     found = {}
     for place, (arm, own) in enumerate(readings.items()):
@@ -206,8 +217,8 @@ def moving_kernel(figure: Figure, runs: Runs) -> Numbers:
 
 def resting(figure: Figure, runs: Runs) -> Numbers:
     """The centroid alignment, the least that counts as high, and where the rule first says that it rests."""
-    readings = {arm: run.readings for arm, run in runs.items()}
-    _, axes = plot.history(readings, "centroid_alignment", ax=axes_of(figure), band=False)
+    axes, readings = axes_of(figure), {arm: run.readings for arm, run in runs.items()}
+    course(axes, readings, "centroid_alignment")
     label(axes, "step", "centroid alignment")
     axes.axhline(0.2, color=style.MUTED, linewidth=0.8)
     found = {}

@@ -15,17 +15,13 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from torch import nn
 
-from gnomon import Probe, accuracy, jacobian_norm, mse_decomposition
-from gnomon.data import xor_clusters
-from gnomon.errors import RangeError
+from gnomon import History
 from gnomon.models import mlp
 from gnomon.plot import (
     classes,
     decision_boundary,
-    history,
     images,
     mosaic,
-    reading,
     regions,
     spectrum,
     style,
@@ -42,9 +38,12 @@ def closed():
     pyplot.close("all")
 
 
-def readings(*values, name="q"):
-    """Readings at steps 0, 1, 2, ..."""
-    return [Reading(step, {name: torch.tensor(value).double()}, {}) for step, value in enumerate(values)]
+def history(*values, name="q"):
+    """Readings at steps 1, 2, 3, ..."""
+    found = History()
+    for step, value in enumerate(values, 1):
+        found.append(Reading(step, {name: torch.tensor(value).double()}, {}))
+    return found
 
 
 def ax():
@@ -65,65 +64,23 @@ def partition():
     return slice_regions(model, plane, (-2.0, 3.0, -1.0, 2.0))
 
 
-def test_a_history_is_the_mean_at_each_step_after_the_first():
-    here = ax()
-    runs = {"a": readings(9.0, [1.0, 3.0], [2.0, 6.0]), "b": readings(9.0, 5.0, 7.0)[::-1]}
-    figure, axes = history(runs, "q", ax=here)
-    assert axes is here
-    assert figure is here.figure
-    drawn = lines_of(axes)
-    close(drawn["a"], [[1, 2], [2, 4]])
-    close(drawn["b"], [[1, 2], [5, 7]])
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b"]
-    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "linear")
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("step", "q")
-
-
 def test_the_band_holds_the_middle_half_of_the_samples():
     samples = torch.arange(9.0).tolist()
-    _, axes = history(readings(0.0, samples, samples), "q", ax=ax())
+    _, axes = history(samples, samples).plot("q", ax=ax())
     close(axes.collections[0].get_paths()[0].get_extents().intervaly, [2, 6])
-    right_or_wrong = readings(0.0, [0.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 0.0])
-    one_missing = readings(0.0, [0.0, 1.0], float("nan"), [1.0, 1.0])
-    for arguments in ((right_or_wrong, True), (one_missing, True), (readings(0.0, samples, samples), False)):
-        _, axes = history(arguments[0], "q", ax=ax(), band=arguments[1])
+    right_or_wrong = history([0.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 0.0])
+    one_missing = history([0.0, 1.0], float("nan"), [1.0, 1.0])
+    for own in (right_or_wrong, one_missing):
+        _, axes = own.plot("q", ax=ax())
         assert len(axes.collections) == 0
-
-
-def test_a_missing_value_is_a_gap():
-    _, axes = history(readings(0.0, 1.0, float("nan"), 3.0), "q", ax=ax())
-    close(lines_of(axes).popitem()[1][1], [1, np.nan, 3])
-
-
-def test_what_a_probe_reads_is_drawn_parts_of_a_result_too():
-    x, labels = xor_clusters(12, 4, generator=torch.Generator().manual_seed(0))
-    model = mlp((4, 5, 2), bias=True, generator=torch.Generator().manual_seed(0))
-    probe = Probe(model, (x, labels), [accuracy, jacobian_norm, mse_decomposition])
-    run = [probe.read(step) for step in (1, 10)]
-    for quantity in ("accuracy", "jacobian_norm", "mse_decomposition.total"):
-        _, axes = history(run, quantity, ax=ax(), log_y=quantity != "accuracy")
-        close(lines_of(axes).popitem()[1][1], [one.scalars()[quantity] for one in run])
-    with pytest.raises(RangeError, match=r"^history\(quantity\): expected one of accuracy, .*total, got 'nc1'. Ask"):
-        history(run, "nc1", ax=ax())
-
-
-def test_a_reading_counts_every_sample_once():
-    values = torch.linspace(0, 1, 50, dtype=torch.float64)
-    pair = {"one": Reading(0, {"q": values}, {}), "two": Reading(0, {"q": values**2}, {})}
-    _, axes = reading(pair, "q", ax=ax(), bins=7)
-    filled = [patch.get_data() for patch in axes.patches]
-    assert [data.values.sum() for data in filled] == [50] * 4
-    assert all(len(data.values) == 7 for data in filled)
-    means = [line.get_xdata()[0] for line in axes.get_lines()]
-    close(means, [values.mean(), values.square().mean()])
 
 
 def test_a_point_without_neighbours_is_a_dot():
     nan = math.nan
-    _, axes = history(readings(0.0, 1.0, nan, 3.0, nan, 5.0, 6.0), "q", ax=ax())
+    _, axes = history(1.0, nan, 3.0, nan, 5.0, 6.0).plot("q", ax=ax())
     (line,) = axes.get_lines()
     assert (line.get_marker(), list(line.get_markevery())) == ("o", [0, 2])
-    _, axes = history(readings(0.0, 1.0, 3.0), "q", ax=ax())
+    _, axes = history(1.0, 3.0).plot("q", ax=ax())
     assert axes.get_lines()[0].get_marker() in ("", "None")
     _, axes = spectrum(torch.tensor([3.0, -1.0, 2.0, 1.0]), ax=ax())
     assert list(axes.get_lines()[0].get_markevery()) == [0]

@@ -14,17 +14,15 @@ from gnomon.plot import (
     classes,
     decision_boundary,
     histories,
-    history,
     images,
     kernel,
     quantities,
-    reading,
     regions,
     similar_runs,
     spectrum,
 )
 from gnomon.regions import Plane, slice_regions
-from tests.unit.test_plot import closed, readings  # noqa: F401 - a fixture that all tests use
+from tests.unit.test_plot import closed, history  # noqa: F401 - a fixture that all tests use
 
 
 def partition():
@@ -36,20 +34,12 @@ def partition():
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: history([], "q"), EmptyError, r"^history\(readings\): expected at least one reading, got none"),
-        (lambda: history(readings(1.0), "q"), EmptyError, r"^history\(readings\): expected a reading after step 0"),
         (
-            lambda: history({"run": readings(1.0, -2.0)}, "q", log_y=True),
+            lambda: histories({"a": history(1.0, 2.0)}, ["nc1"]),
             RangeError,
-            r"^history\(q\): expected values above 0, got -2. Draw it with log_y=False",
+            r"^histories\(names\): expected some of q, got 'nc1'. Ask the probe",
         ),
-        (lambda: reading(readings(1.0)[0], "q", bins=0), RangeError, r"^reading\(bins\): expected a whole number"),
-        (lambda: reading(readings(1.0)[0], "q", bins=2.5), RangeError, r"^reading\(bins\): .* at least 1, got 2.5"),
-        (
-            lambda: reading(readings([1.0, float("inf")])[0], "q"),
-            RangeError,
-            r"^reading\(q\): expected finite values, got others",
-        ),
+        (lambda: histories({"a": History()}, ["q"]), EmptyError, r"^histories\(runs\): expected readings of at least"),
         (lambda: spectrum(torch.zeros(3)), RangeError, r"^spectrum\(values\): expected some above 0, got at most 0"),
         (lambda: spectrum(torch.zeros(0)), EmptyError, r"^spectrum\(values\): expected at least one sample"),
         (
@@ -73,13 +63,6 @@ def partition():
             ShapeError,
             r"^classes\(features\): expected two dimensions",
         ),
-        (lambda: history({}, "q"), EmptyError, r"^history\(readings\): expected at least one run, got none"),
-        (
-            lambda: history(readings(0.0, math.nan, math.nan), "q", log_y=True),
-            RangeError,
-            r"^history\(q\): expected a finite value after step 0, got none. See what",
-        ),
-        (lambda: reading({}, "q"), EmptyError, r"^reading\(readings\): expected at least one reading, got none"),
         (lambda: spectrum({}), EmptyError, r"^spectrum\(values\): expected some, got none"),
         (
             lambda: spectrum(torch.zeros(3, 0)),
@@ -109,13 +92,7 @@ def test_errors(call, error, message):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (
-            lambda: history(readings(1.0)[0], "q"),
-            r"^history\(readings\): expected a History, or a list of .*, got Reading",
-        ),
-        (lambda: history([1.0], "q"), r"^history\(readings\): expected readings, got float"),
-        (lambda: histories({"a": readings(1.0)}, ["q"]), r"^histories\(a\): expected a History, got list"),
-        (lambda: reading(History(), "q"), r"^reading\(readings\): expected a Reading, got History"),
+        (lambda: histories({"a": [1.0]}, ["q"]), r"^histories\(a\): expected a History, got list"),
         (lambda: spectrum([1.0]), r"^spectrum\(values\): expected a tensor, got list"),
         (lambda: kernel(np.eye(3)), r"^kernel\(matrix\): expected a tensor, got ndarray. Make one of it"),
         (lambda: kernel(torch.eye(2), [0, 1]), r"^kernel\(labels\): expected a tensor, got list"),

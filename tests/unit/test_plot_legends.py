@@ -50,12 +50,9 @@ LAYERS = {"_orig_mod.layer0": torch.tensor([3.0, 1.0]), "_body": torch.tensor([2
 def test_lines_whose_names_begin_with_an_underscore_are_named():
     of_runs = {name: history() for name in LAYERS}
     of_layers = history(1.0, *(f"{name}/q" for name in LAYERS))
-    one = {name: Reading(0, {"q": value}, {}) for name, value in LAYERS.items()}
-    assert texts(plot.history(of_runs, "q")[1].get_legend()) == [*LAYERS]
     assert texts(compare(**of_runs).plot()[0].legends[0]) == [*LAYERS]
     assert texts(of_layers.plot()[0].legends[0]) == [*LAYERS]
     assert texts(plot.spectrum(LAYERS)[1].get_legend()) == [*LAYERS]
-    assert texts(plot.reading(one, "q")[1].get_legend()) == ["_orig_mod.layer0: mean 2", "_body: mean 1.5"]
     of_samples = {f"{name}/q": torch.tensor([1.0, 3.0]) for name in LAYERS}
     assert texts(plot.quantities(of_samples)[1].get_legend()) == ["_orig_mod.layer0: mean 2", "_body: mean 2"]
     assert texts(plot.quantities(of_samples, axes_of=dict.fromkeys(of_samples, ("k",)))[1].get_legend()) == [*LAYERS]
@@ -64,24 +61,21 @@ def test_lines_whose_names_begin_with_an_underscore_are_named():
 def test_a_dollar_in_a_name_is_a_dollar():
     name = "cost $x^$"
     found = [
-        plot.history({name: history(1.0, name)}, name)[0],
         compare(**{name: history(1.0, name), "b": history(1.0, name)}).plot()[0],
         history(1.0, name).plot(ax=pyplot.figure().add_subplot())[0],
         plot.spectrum({name: torch.tensor([2.0, 1.0])})[0],
-        plot.reading({name: Reading(0, {name: torch.tensor([2.0, 1.0])}, {})}, name)[0],
         plot.quantities({f"{name}/q": torch.tensor(1.0), "b/q": torch.tensor(2.0)})[0],
         plot.quantities({f"{name}/q": torch.tensor([1.0, 3.0]), "b/q": torch.tensor([1.0, 3.0])})[0],
     ]
     for figure in found:
         figure.savefig(io.BytesIO(), format="svg")
-    assert texts(found[0].axes[0].get_legend()) == [name]
+    assert texts(found[0].legends[0]) == [name, "b"]
 
 
 def test_a_new_figure_grows_with_the_rows_of_its_legend():
-    for draw in (lambda of: plot.history(of, "q")[0], lambda of: compare(**of).plot()[0]):
-        (few, least), (many, most) = heights(draw(runs(3))), heights(draw(runs(12)))
-        assert most > least
-        assert many > 0.95 * few
+    (few, least), (many, most) = (heights(compare(**runs(count)).plot()[0]) for count in (3, 12))
+    assert most > least
+    assert many > 0.95 * few
     one = plot.quantities({"layer0/norm": torch.rand(9)})[0]
     eight = plot.quantities({f"layer{place}/norm": torch.rand(9) for place in range(8)})[0]
     assert heights(eight)[0] > 0.95 * heights(one)[0]
@@ -89,12 +83,12 @@ def test_a_new_figure_grows_with_the_rows_of_its_legend():
 
 def test_of_many_lines_the_first_are_named_and_the_others_counted():
     for name in ("run {}", "a run of a longer name {}"):
-        figure, axes = plot.history(runs(40, name), "q")
-        legend = axes.get_legend()
+        figure, axes = compare(**runs(40, name)).plot()
+        legend = figure.legends[0]
         assert texts(legend) == [*runs(20, name), "… and 20 more"]
         assert inside(figure, legend)
         assert heights(figure)[0] > 1.9
-    assert texts(plot.history(runs(20), "q")[1].get_legend()) == [*runs(20)]
+    assert texts(compare(**runs(20)).plot()[0].legends[0]) == [*runs(20)]
     figure, axes = compare(**runs(100)).plot()
     assert texts(figure.legends[0]) == [*runs(20), "… and 80 more"]
     assert inside(figure, figure.legends[0])
@@ -107,20 +101,20 @@ def test_of_many_lines_the_first_are_named_and_the_others_counted():
 
 def test_a_long_name_is_cut_in_its_middle():
     long = "a very long name of a training run, with weight decay 0.1 and a rate of 0.001, and so on and on"
-    for draw in (plot.history, lambda of, q: compare(**of).plot(q)):
-        figure, axes = draw({long: history(), "b": history(2.0)}, "q")
-        legend = axes.get_legend() or figure.legends[0]
-        (name, other), (begin, end) = texts(legend), texts(legend)[0].split("…")
-        assert (long.startswith(begin), long.endswith(end), other) == (True, True, "b")
-        assert 30 < len(name) < 60
-        assert inside(figure, legend)
-        assert axes.bbox.width > 0.8 * figure.bbox.width
+    figure, axes = compare(**{long: history(), "b": history(2.0)}).plot()
+    legend = figure.legends[0]
+    (name, other), (begin, end) = texts(legend), texts(legend)[0].split("…")
+    assert (long.startswith(begin), long.endswith(end), other) == (True, True, "b")
+    assert 30 < len(name) < 60
+    assert inside(figure, legend)
+    assert axes.bbox.width > 0.8 * figure.bbox.width
 
 
 def test_short_names_stand_side_by_side():
     def rows(count, name):
-        legend = plot.history(runs(count, name), "q")[1].get_legend()
-        legend.figure.canvas.draw()
+        figure, _ = compare(**runs(count, name)).plot()
+        (legend,) = figure.legends
+        figure.canvas.draw()
         return len({round(text.get_window_extent().y0) for text in legend.get_texts()})
 
     assert [rows(4, "run {}"), rows(12, "run {}"), rows(8, "lr 0.0001, wd {}"), rows(3, "x" * 40 + "{}")] == [
@@ -133,16 +127,16 @@ def test_short_names_stand_side_by_side():
 
 def test_axes_that_are_given_keep_their_size():
     figure, axes = pyplot.subplots()
-    plot.history(runs(4), "q", ax=axes)
+    compare(**runs(4)).plot(ax=axes)
     figure.canvas.draw()
     assert axes.get_legend().get_window_extent().y0 >= axes.bbox.y1
     assert inside(figure, axes.get_legend())
-    plot.history(runs(40), "q", ax=axes)  # more than there is room for above
+    compare(**runs(40)).plot(ax=axes)  # more than there is room for above
     assert inside(figure, axes.get_legend())
     assert axes.get_legend().get_window_extent().y1 < axes.bbox.y1
     figure, panels = pyplot.subplots(2, 3, figsize=(8, 5), layout="constrained")
     for own in panels.flat:
-        plot.history(runs(18), "q", ax=own)
+        compare(**runs(18)).plot(ax=own)
         assert 2 < len(texts(own.get_legend())) < 18
     assert heights(figure)[0] > 0.5
 
@@ -151,12 +145,12 @@ def test_all_words_are_in_the_font_of_the_figure():
     partition = torch.randn(6, 6, generator=torch.Generator().manual_seed(0))
     with matplotlib.rc_context({"font.family": "serif", "font.size": 20}):
         found = [
-            plot.history(runs(2), "q")[1].get_legend().get_texts()[0],
+            plot.spectrum({"a": torch.tensor([2.0, 1.0])})[1].get_legend().get_texts()[0],
             compare(**runs(2)).plot()[0].legends[0].get_texts()[0],
             plot.kernel(partition, label="entries")[1].child_axes[0].yaxis.label,
             plot.quantities({"train/nc1": torch.tensor(0.1), "test/nc1": torch.tensor(0.2)})[1].texts[0],
         ]
-        given = plot.history(runs(2), "q", ax=pyplot.figure().add_subplot())[1].get_legend().get_texts()[0]
+        given = compare(**runs(2)).plot(ax=pyplot.figure().add_subplot())[1].get_legend().get_texts()[0]
     assert [text.get_fontfamily() for text in found] == [["sans-serif"]] * 4
     assert [text.get_fontsize() for text in found] == [9.5, 9.5, 9.5, 8.5]
     assert (given.get_fontfamily(), given.get_fontsize()) == (["serif"], 20)

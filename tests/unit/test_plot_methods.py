@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from torch import nn
 
 import gnomon
-from gnomon import History, Reading, compare, plot
+from gnomon import History, Reading, compare
 from gnomon.errors import EmptyError, MissingExtraError, RangeError
 from gnomon.probe import about
 from gnomon.regions import Plane, slice_regions
@@ -51,20 +51,16 @@ def test_a_whole_without_a_value_at_one_step_is_a_gap_in_its_parts():
     features, labels = torch.tensor([[0.0], [2.0], [10.0], [13.0]]), torch.tensor([0, 0, 1, 1])
     moments = gnomon.class_moments(features, labels, 2)
     parts = gnomon.mse_decomposition(torch.zeros(2, 1), torch.zeros(2), moments)
-    history, readings = History(), []
+    history = History()
     for step in range(1, 5):
         value, missing = (torch.tensor(math.nan), {"mse_decomposition": "diverged"}) if step == 3 else (parts, {})
-        readings.append(Reading(step, {"mse_decomposition": value, "nc1": torch.tensor(1.0)}, {}, missing))
-        history.append(readings[-1])
+        history.append(Reading(step, {"mse_decomposition": value, "nc1": torch.tensor(1.0)}, {}, missing))
     assert "mse_decomposition" not in history.quantities
     assert history.steps_of("mse_decomposition.total") == [1, 2, 3, 4]
     _, axes = history.plot("mse_decomposition")
     assert [panel.get_title(loc="left") for panel in axes][-1] == "mse decomposition.total"
     expected = [parts.total, parts.total, math.nan, parts.total]
-    for drawn in (axes[-1], plot.history(readings, "mse_decomposition.total")[1]):
-        np.testing.assert_allclose(heights(drawn.get_lines()[0]), expected, rtol=1e-6)
-    with pytest.raises(RangeError, match=r"quantity\): expected one of .*, got 'nc1\.T'"):
-        plot.history(readings, "nc1.T")
+    np.testing.assert_allclose(heights(axes[-1].get_lines()[0]), expected, rtol=1e-6)
 
 
 def test_a_history_draws_a_panel_for_each_quantity_with_splits_as_lines():
@@ -124,10 +120,10 @@ def shared(lost=()):
 
 
 def test_a_line_joins_the_steps_at_which_its_quantity_was_read():
-    for _, axes in (shared().plot("nc1"), plot.history(shared(), "nc1", ax=Figure().add_subplot())):
-        (line,) = axes.get_lines()
-        assert [step for step in line.get_xdata() if step] == [1, 2, 4, 8, 16, 32]
-        assert np.isfinite(heights(line)).all()
+    _, axes = shared().plot("nc1")
+    (line,) = axes.get_lines()
+    assert [*line.get_xdata()] == [0, 1, 2, 4, 8, 16, 32]
+    assert np.isfinite(heights(line)).all()
     _, axes = shared(lost=(4, 16)).plot("nc1")
     (line,) = axes.get_lines()
     assert [*line.get_xdata()] == [0, 1, 2, 4, 8, 16, 32]
@@ -205,13 +201,6 @@ def test_a_long_title_has_two_lines():
     assert history.plot()[1].get_title(loc="left") == "a name of many words that a panel\nhas no room for"
 
 
-def test_a_history_is_drawn_where_readings_are():
-    history = filled()
-    _, axes = plot.history({"one": history, "other": filled(2.0)}, "jacobian_norm", ax=Figure().add_subplot())
-    np.testing.assert_allclose(heights(lines_of(axes)["one"]), history["jacobian_norm"][1:])
-    assert len(axes.collections) == 2
-
-
 def test_regions_draw_themselves():
     model = gnomon.models.mlp((2, 6, 3), bias=True, generator=torch.Generator().manual_seed(0)).double()
     found = slice_regions(model, Plane(torch.zeros(2).double(), torch.eye(2).double()), (-2.0, 3.0, -1.0, 2.0))
@@ -274,11 +263,6 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch):
         (lambda: compare(), EmptyError, r"^compare\(histories\): expected at least one, got none"),
         (lambda: compare(filled(), **{"run 1": filled()}), RangeError, r"^compare\(named\): expected names of its own"),
         (lambda: compare(a=filled()).plot("b"), RangeError, r"^Comparison\(names\): expected some of .*, got 'b'"),
-        (
-            lambda: plot.history(filled(), "nc1", ax=Figure().add_subplot()),
-            RangeError,
-            r"^history\(quantity\): expected one of train/nc1, test/nc1, jacobian_norm, accuracy, got 'nc1'",
-        ),
     ],
 )
 def test_errors(call, error, message):

@@ -123,10 +123,10 @@ def test_means_on_a_logarithmic_axis_are_those_of_all_samples():
     np.testing.assert_allclose(axes.get_lines()[0].get_ydata(), [3, 1.5, 0.25])
 
 
-def test_values_that_are_all_zero_are_one_bar():
-    _, axes = plot.reading(reading(accuracy=[0.0] * 20), "accuracy", ax=ax())
+def test_values_that_are_all_equal_are_one_bar():
+    _, axes = reading(radius=[2.0] * 20).plot()
     assert max(patch.get_data().values.max() for patch in axes.patches) == 20
-    assert axes.patches[0].get_data().edges[0] == -0.5
+    assert axes.patches[0].get_data().edges[0] == 1.5
 
 
 def test_chains_are_no_classes_and_every_number_of_a_reading_can_be_drawn():
@@ -137,7 +137,9 @@ def test_chains_are_no_classes_and_every_number_of_a_reading_can_be_drawn():
     assert axes[1].get_title(loc="left").split()[-1] == "chain"
     assert axes[1].get_xlabel() == "chain"
     name = "local_learning_coefficient.estimate.error"
-    _, axes = plot.history([read], name)
+    history = gnomon.History()
+    history.append(read)
+    _, axes = plot.histories({"": history}, [name])
     np.testing.assert_allclose(axes.get_lines()[0].get_ydata(), [read.scalars()[name]], rtol=1e-5)
 
 

@@ -12,11 +12,9 @@ except Exception as cause:
 
 from gnomon.plot._classes import classes
 from gnomon.plot._histories import histories
-from gnomon.plot._history import history
 from gnomon.plot._images import image_gap, images, mosaic
 from gnomon.plot._kernel import kernel
 from gnomon.plot._quantities import quantities
-from gnomon.plot._reading import reading
 from gnomon.plot._regions import decision_boundary, regions
 from gnomon.plot._similar_runs import similar_runs
 from gnomon.plot._spectrum import spectrum
@@ -25,13 +23,11 @@ __all__ = [
     "classes",
     "decision_boundary",
     "histories",
-    "history",
     "image_gap",
     "images",
     "kernel",
     "mosaic",
     "quantities",
-    "reading",
     "regions",
     "similar_runs",
     "spectrum",

@@ -1,6 +1,5 @@
 """A quantity against the step of training, as numbers and as a line with its band."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +8,8 @@ from matplotlib.axes import Axes
 
 from gnomon.errors import RangeError
 from gnomon.plot import _legend
-from gnomon.plot._drawn import Read, Series
-from gnomon.plot._values import Numbers, in_order, numbers, spread, value_of
+from gnomon.plot._drawn import Series
+from gnomon.plot._values import Numbers, numbers
 
 
 @dataclass(frozen=True)
@@ -47,30 +46,11 @@ def positive(values: Numbers) -> Numbers:
     return np.where(values > 0, values, np.nan)
 
 
-def curve(history: Sequence[Read] | Series, name: str, run: str = "") -> Curve:
-    """The curve of a quantity in readings or in a history.
-
-    Raises:
-        EmptyError: if there are no readings.
-        RangeError: if they do not have the quantity.
-    """
-    return of_series(history, name) if isinstance(history, Series) else of_readings(in_order(history, run), name)
-
-
-def of_readings(readings: Sequence[Read], name: str) -> Curve:
-    """A curve from the values of all samples."""
-    steps = np.array([reading.step for reading in readings], float)
-    rows = [value_of(reading, name) for reading in readings]
-    means, low, high = np.array([spread(row) for row in rows]).T
-    shares = all(np.isin(row[np.isfinite(row)], (0, 1)).all() for row in rows)
-    return Curve(steps, means, None if shares else (low, high))
-
-
-def of_series(history: Series, name: str) -> Curve:
-    """A curve from means and quartiles that are already there."""
+def of_history(history: Series, name: str) -> Curve:
+    """The curve of a quantity; raises RangeError if the history does not have it."""
     if name not in history.names:
         there = ", ".join(history.quantities) or "none"
-        raise RangeError("quantity", f"one of {there}", repr(name), "Ask the probe for it.")
+        raise RangeError("names", f"some of {there}", repr(name), "Ask the probe for it.")
     steps, means = np.array(history.steps, float), numbers(history[name])
     read = np.isin(history.steps, history.steps_of(name))
     ends = [f"{name}{end}" for end in (".min", ".max", ".q25", ".q75")]

@@ -1,29 +1,8 @@
 """What is drawn, as far as a figure needs to know it: the packages that measure lie above, and draw what they have."""
 
-from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
-
-
-@runtime_checkable
-class Read(Protocol):
-    """A `gnomon.Reading`."""
-
-    @property
-    def step(self) -> int:
-        """The step of training."""
-
-    @property
-    def values(self) -> Mapping[str, Any]:
-        """A tensor, an estimate or a dataclass of tensors, by name."""
-
-    @property
-    def missing(self) -> Mapping[str, str]:
-        """Why a quantity has no value, by name."""
-
-    def scalars(self) -> dict[str, float]:
-        """The same as plain numbers."""
 
 
 @runtime_checkable

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from gnomon.errors import EmptyError, public
 from gnomon.plot import style
-from gnomon.plot._curves import Curve, draw, of_series
+from gnomon.plot._curves import Curve, draw, of_history
 from gnomon.plot._drawn import Series
 from gnomon.plot._values import Numbers, require
 
@@ -51,7 +51,7 @@ def histories(
         before, _, quantity = name.rpartition("/")
         owners = {run: history for run, history in runs.items() if name in history.names} or runs
         lines = panels.setdefault(quantity, {})
-        lines |= {(run, before): of_series(history, name) for run, history in owners.items()}
+        lines |= {(run, before): of_history(history, name) for run, history in owners.items()}
     log = {name.rpartition("/")[2] for name in logarithmic}
     if ax is not None:
         return _together(ax, panels, log)
