@@ -13,9 +13,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch.utils.tensorboard import SummaryWriter
 
 import gnomon
-from gnomon import Probe, every
-from gnomon.errors import DataError, MissingExtraError
-from gnomon.integrations.jsonlines import jsonlines_sink
+from gnomon import History, Probe, every
+from gnomon.errors import MissingExtraError
 from gnomon.integrations.tensorboard import tensorboard_sink
 from gnomon.probe import Reading
 from tests.integrations.plain_loop import STEPS, network, probe_of
@@ -36,23 +35,12 @@ def fill(sink, model=None):
     return given
 
 
-def test_jsonlines_are_the_readings(tmp_path):
+def test_a_history_in_a_file_is_the_readings(tmp_path):
     path = tmp_path / "records.jsonl"
-    given = fill(jsonlines_sink(path))
+    given = fill(History(path).append)
     records = [json.loads(line) for line in path.read_text().splitlines()]
     assert all(record["seconds"].keys() >= {"logits", "jacobian", "accuracy"} for record in records)
     assert {record["step"]: {name: record[name] for name in given[0]} for record in records} == given
-    jsonlines_sink(str(path))(Reading(9, {"a": torch.tensor([1.0, torch.inf]), "b": torch.tensor(torch.nan)}, {}))
-    *before, last = path.read_text().splitlines()
-    assert len(before) == len(given)
-    assert json.loads(last) == {"step": 9, "a": None, "a.min": 1.0, "a.max": None, "b": None, "seconds": {}}
-
-
-def test_jsonlines_refuse_names_that_they_use(tmp_path):
-    sink = jsonlines_sink(tmp_path / "records.jsonl")
-    with pytest.raises(DataError, match=r"jsonlines_sink\(reading\): expected names other than step and seconds, got "):
-        sink(Reading(0, {"seconds": torch.tensor(1.0)}, {}))
-    assert not (tmp_path / "records.jsonl").exists()
 
 
 def test_tensorboard_reads_them_back(tmp_path):
@@ -215,11 +203,10 @@ def test_dataclasses_and_nan_are_taken(tmp_path):
         tensorboard_sink(writer)(broken)
     (event,) = EventAccumulator(str(tmp_path / "events")).Reload().Scalars("spread.max")
     assert (event.step, math.isnan(event.value)) == (3, True)
-    path = tmp_path / "records.jsonl"
-    model = network()
-    moments = Probe(model, (torch.eye(5), torch.arange(5) % 3), [gnomon.mse_decomposition])
-    jsonlines_sink(path)(moments.read(1))
-    assert "mse_decomposition.total" in json.loads(path.read_text())
+    moments = Probe(network(), (torch.eye(5), torch.arange(5) % 3), [gnomon.mse_decomposition])
+    with SummaryWriter(tmp_path / "moments") as writer:
+        tensorboard_sink(writer)(moments.read(1))
+    assert "mse_decomposition.total" in EventAccumulator(str(tmp_path / "moments")).Reload().Tags()["scalars"]
 
 
 @pytest.mark.parametrize(

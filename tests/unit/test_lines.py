@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from gnomon import Reading
+from gnomon import History, Reading
 from gnomon._lines import append_line
 from gnomon.errors import DataError
-from gnomon.integrations.jsonlines import jsonlines_sink
 
 
 @contextmanager
@@ -59,21 +58,14 @@ def test_a_line_does_not_land_on_a_torn_one(tmp_path):
     assert path.read_bytes() == b'{"a": 1}\n{"a"\n{"a": 2}\n'
 
 
-def test_jsonlines_on_a_full_disk_are_whole_lines_and_a_sentence(tmp_path):
+def test_a_history_on_a_full_disk_is_whole_lines_and_an_error(tmp_path):
     path = tmp_path / "records.jsonl"
-    sink = jsonlines_sink(path)
+    sink = History(path).append
     sink(Reading(0, {"loss": torch.tensor(0.5)}, {}))
     with (
         largest_file(path.stat().st_size + 10),
-        pytest.raises(
-            DataError, match=r"jsonlines_sink\(path\): expected a file with room for a line, got .*too large"
-        ),
+        pytest.raises(DataError, match=r"History\(path\): expected a file with room for a line, got .*too large"),
     ):
         sink(Reading(1, {"loss": torch.tensor(0.25)}, {}))
     sink(Reading(2, {"loss": torch.tensor(0.125)}, {}))
     assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [0, 2]
-
-
-def test_jsonlines_into_no_folder_is_a_sentence(tmp_path):
-    with pytest.raises(DataError, match=r"expected a file in a folder that exists, got .*none/rec.*Create the folder"):
-        jsonlines_sink(tmp_path / "none" / "records.jsonl")(Reading(0, {}, {}))

@@ -40,8 +40,7 @@ class History:
     checkpoint, replaces what was read from there on.
 
     In a file it is one line of JSON per reading, appended at once, so that a killed process loses none; null stands for
-    NaN and infinity. The records of `jsonlines_sink` are such files, and so are those of `gnomon run`, which have arms
-    and are read with `History.load`.
+    NaN and infinity. The records of `gnomon run` are such files too, but have arms, and are read with `History.load`.
 
     Args:
         path: the file. What it already holds is read first; default: in memory only.
