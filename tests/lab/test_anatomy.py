@@ -9,7 +9,17 @@ from gnomon import ntk, start_cka
 from gnomon.errors import RangeError
 from gnomon.linalg import cosine
 from gnomon.models import mlp
-from gnomon_lab.papers.own.anatomy.order import ARMS, KERNEL, QUANTITIES, UNRELATED, Quantity, change, claims, order
+from gnomon_lab.papers.own.anatomy.order import (
+    ARMS,
+    COLLAPSE,
+    KERNEL,
+    QUANTITIES,
+    UNRELATED,
+    Quantity,
+    change,
+    claims,
+    order,
+)
 from gnomon_lab.papers.own.anatomy.page import figures, summary, table
 from gnomon_lab.papers.own.anatomy.run import Config, kernel_alignment, run
 from tests.lab.resuming import resumed
@@ -18,8 +28,10 @@ STEPS = (0, 1, 3, 10, 30, 100)
 
 
 def made_up(late=0, **series):
-    """Both arms' records: each quantity but those given goes from 1 to 9 at step 30; weight decay is `late` behind."""
+    """Both arms' records: each quantity but those given goes from 1 to 9 at step 30, or from 9 to 1 where the papers
+    say that it falls; weight decay is `late` behind."""
     told = {quantity.name: (1.0, 1.0, 1.0, 1.0, 9.0, 9.0) for quantity in QUANTITIES}
+    told |= dict.fromkeys((KERNEL, *COLLAPSE), (9.0, 9.0, 9.0, 9.0, 1.0, 1.0))
     told |= {"train/accuracy": (0.1, 0.5, 1.0, 1.0, 1.0, 1.0), UNRELATED: (0.9,) * 6} | series
     return [
         {"arm": arm, "step": step, **{name: values[max(0, place - late * (arm == ARMS[0]))]
@@ -93,6 +105,20 @@ def test_claims_are_of_every_seed():
     assert [claim.holds for claim in equal[-5:]] == [False] * 5
     assert "PC1 of the Jacobians" in equal[-1].measured
     assert not equal[3].holds, "at one reading is not before"
+
+
+def test_what_changes_the_wrong_way_is_not_what_a_claim_speaks_of():
+    """Alignment that falls is no alignment, and angles that spread are no collapse."""
+    fallen = {"jacobians/centroid_alignment": (9.0, 9.0, 9.0, 9.0, 1.0, 1.0)}
+    fallen["train/equiangularity"] = (1.0, 9.0, 9.0, 9.0, 9.0, 9.0)
+    found = {claim.message: claim for claim in claims([made_up(1, **fallen)])}
+    for message in ("memorisation before the centroids' alignment", "the centroids' alignment before generalisation"):
+        assert not found[f"GrokAlign: {message}"].holds
+    assert found["GrokAlign: memorisation before the centroids' alignment"].measured == "3 and never"
+    assert found["GrokAlign: memorisation before the Jacobians' alignment"].holds
+    first = found["GrokAlign: zero training error before the first of NC1 to NC4 is done"]
+    assert (first.measured, first.holds) == ("3 and 30", True)
+    assert not found["sooner with GrokAlign than with weight decay: the centroids' alignment"].holds
 
 
 def test_table_summary_and_figures_say_when():
