@@ -144,9 +144,17 @@ def geometry(
     records: Sequence[Record], arms: Mapping[str, str], marks: tuple[Mark, ...], jacobians: str = "train"
 ) -> tuple[Panel, ...]:
     """A panel for each of alignment, norm and PC1, the latter two on the split on which Jacobians were computed."""
-    shown = (
-        ("train/centroid_alignment", "Centroid alignment", "cosine"),
-        (f"{jacobians}/jacobian_norm", "Jacobian norm", "outputs per input"),
-        (f"{jacobians}/explained_variance_ratio", "PC1", "share of first direction"),
+    alignment, norm, pc1 = (
+        lines(records, arms, name)
+        for name in (ALIGNMENT, f"{jacobians}/jacobian_norm", f"{jacobians}/explained_variance_ratio")
     )
-    return tuple(Panel(title, unit, lines(records, arms, name), marks) for name, title, unit in shown)
+    return (
+        Panel("Centroid alignment", "cosine", alignment, marks),
+        norms("Jacobian norm", norm, marks),
+        Panel("PC1", "share of first direction", pc1, marks),
+    )
+
+
+def norms(title: str, of: tuple[Line, ...], marks: tuple[Mark, ...]) -> Panel:
+    """A panel of norms, which training changes by factors: on a logarithmic axis, unless one is 0."""
+    return Panel(title, "outputs per input", of, marks, log_y=all(min(line.y) > 0 for line in of))

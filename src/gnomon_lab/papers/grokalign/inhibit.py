@@ -19,7 +19,7 @@ from gnomon import (
 )
 from gnomon.data import Samples
 from gnomon_lab.experiment import Experiment
-from gnomon_lab.figures import Curves, Figure, Panel
+from gnomon_lab.figures import Curves, Figure
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import (
     ALIGNMENT,
@@ -33,6 +33,7 @@ from gnomon_lab.papers._shared import (
     marked,
     mnist_network,
     mnist_splits,
+    norms,
     squared_error,
 )
 from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, settled_at
@@ -132,7 +133,7 @@ def figures(records: Sequence[Record]) -> list[Figure]:
     marks = marked({f"{arm} generalised": settled_at(records, arm, UNSEEN, GOAL) for arm in ARMS})
     panels = (
         accuracy_panel(records, arms, "digits", marks),
-        Panel("Centroid norm", "outputs per input", lines(records, arms, "train/centroid_norm"), marks),
+        norms("Centroid norm", lines(records, arms, "train/centroid_norm"), marks),
         *geometry(records, arms, marks),
     )
     caption = "Training digits dashed, unseen digits solid. Geometry: means over the training digits."
