@@ -196,13 +196,9 @@ def sooner(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
         *((message, name, "section 4.2") for name, message in ALIGNMENTS.items()),
         ("the Jacobians' rank", "jacobians/explained_variance_ratio", "figure 2"),
     )
+    more = "sooner with GrokAlign than with weight decay"
     found = [
-        before(
-            f"sooner with GrokAlign than with weight decay: {message}",
-            f"{WALKER}, {place}",
-            our_gain[name],
-            base_gain[name],
-        )  # fmt: skip
+        before(f"{more}: {message}", f"{WALKER}, {place}", our_gain[name], base_gain[name])
         for message, name, place in expected
     ]
     late = [q.title for q in QUANTITIES if q.name != SEEN and not all(map(comes_first, ours[q.name], base[q.name]))]
