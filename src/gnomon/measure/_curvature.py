@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from gnomon import _checks
 from gnomon._budget import budget_of
 from gnomon._precision import in_single
-from gnomon.autodiff import GaussNewtonOperator, LossOperator
+from gnomon.autodiff import RTOL, GaussNewtonOperator, LossOperator
 from gnomon.errors import RangeError
-from gnomon.linalg import Estimate, lanczos, normal, student
-from gnomon.measure._estimates import Accuracy
+from gnomon.linalg import Estimate, lanczos, normal, size_of, student
+from gnomon.measure._estimates import Accuracy, warn_if_inaccurate
 from gnomon.measure._losses import Loss, sample_losses
 
 FEW = 64
@@ -55,13 +55,10 @@ def _losses(loss: Loss, logits: Float[Tensor, "n c"], labels: Shaped[Tensor, "n 
     return sample_losses(loss, in_single(logits), labels)
 
 
-def steps_that_fit(matrix: Matrix, k: int, memory: int | None) -> int:
-    """How many steps towards k eigenvalues the memory allows: as many as it holds vectors, at least two for each."""
-    return max(2 * k, _room(matrix, memory))
+def eigenvalues(name: str, matrix: Matrix, k: int, accuracy: Accuracy, memory: int | None) -> Estimate:
+    """The k largest eigenvalues, with a warning of this name's if they are less accurate than requested.
 
-
-def eigenvalues(matrix: Matrix, k: int, accuracy: Accuracy, fitting: int) -> Estimate:
-    """The k largest eigenvalues, from as many steps as fit into the memory.
+    The steps are as many as the memory holds vectors, but not below two for each eigenvalue.
 
     Raises:
         RangeError: if there are fewer than k.
@@ -70,18 +67,32 @@ def eigenvalues(matrix: Matrix, k: int, accuracy: Accuracy, fitting: int) -> Est
     if not _checks.whole(k, 1) or k > min(p, accuracy.passes):
         advice = "Ask for fewer." if k > 1 else "Ask for one."
         raise RangeError("k", f"1 to {min(p, accuracy.passes)}, the parameters or the passes", k, advice)
+    fitting = max(2 * k, _room(matrix, memory))
     most = min(accuracy.passes, fitting)
     found = lanczos(matrix.multiply, matrix.vectors.zeros(), k, accuracy.rtol, most, accuracy.seed)
-    return Estimate(found.values, found.errors, torch.tensor(found.passes, device=found.values.device))
+    estimate = Estimate(found.values, found.errors, torch.tensor(found.passes, device=found.values.device))
+    return warn_if_inaccurate(name, estimate, accuracy, size_of(found.values), fitting=fitting)
 
 
-def trace(matrix: Matrix, accuracy: Accuracy, memory: int | None) -> Estimate:
+def accuracy_of_trace(rtol: float | int | None, passes: int | None, seed: int) -> Accuracy:
+    """What a trace may cost: fewer passes where no accuracy is requested.
+
+    Raises:
+        RangeError: if one of them is out of range.
+    """
+    if rtol is None:
+        return Accuracy.of(RTOL, FEW if passes is None else passes, seed)
+    return Accuracy.of(rtol, passes, seed)
+
+
+def trace(name: str, matrix: Matrix, accuracy: Accuracy, memory: int | None, *, requested: bool) -> Estimate:
     r"""The trace: exact in a Krylov space, where the matrix is large, and by Hutchinson's estimate elsewhere.
 
     For a normal z, orthogonal to that space, the mean of $z^\top Hz$ is the trace of the remaining part of the matrix,
     and its variance is twice the squared norm of that part, which is estimated from the squares of $z_i^\top Hz_j$ for
     different vectors. Where there are no more parameters than products, and memory for as many vectors, the Krylov
-    space is the complete space, and the trace is exact.
+    space is the complete space, and the trace is exact. Where the accuracy was requested, a warning of this name's says
+    if it was not reached.
 
     Source:
         Hutchinson 1990; Meyer et al. 2021 (Hutch++) for computing a part exactly, Chen and Hallman 2023 for taking that
@@ -109,7 +120,8 @@ def trace(matrix: Matrix, accuracy: Accuracy, memory: int | None) -> Estimate:
         if error <= accuracy.rtol * value.abs():
             break
     passes = torch.tensor(space.passes + count, device=like.device)
-    return Estimate(value.to(like.dtype), error.to(like.dtype), passes)
+    found = Estimate(value.to(like.dtype), error.to(like.dtype), passes)
+    return warn_if_inaccurate(name, found, accuracy, found.value.abs()) if requested else found
 
 
 def _room(matrix: Matrix, memory: int | None) -> int:

@@ -5,9 +5,9 @@ from torch import Tensor, nn
 
 from gnomon._precision import full_precision
 from gnomon.autodiff import RTOL
-from gnomon.linalg import Estimate, size_of
-from gnomon.measure._curvature import eigenvalues, gauss_newton, steps_that_fit
-from gnomon.measure._estimates import Accuracy, warn_if_inaccurate
+from gnomon.linalg import Estimate
+from gnomon.measure._curvature import eigenvalues, gauss_newton
+from gnomon.measure._estimates import Accuracy
 from gnomon.measure._losses import Loss
 
 
@@ -76,7 +76,4 @@ def gauss_newton_eigenvalues(
         True
     """
     accuracy = Accuracy.of(rtol, passes, seed)
-    matrix = gauss_newton(model, x, labels, loss, memory)
-    fitting = steps_that_fit(matrix, k, memory)
-    found = eigenvalues(matrix, k, accuracy, fitting)
-    return warn_if_inaccurate("gauss_newton_eigenvalues", found, accuracy, size_of(found.value), fitting=fitting)
+    return eigenvalues("gauss_newton_eigenvalues", gauss_newton(model, x, labels, loss, memory), k, accuracy, memory)

@@ -4,10 +4,8 @@ from jaxtyping import Real, Shaped
 from torch import Tensor, nn
 
 from gnomon._precision import full_precision
-from gnomon.autodiff import RTOL
 from gnomon.linalg import Estimate
-from gnomon.measure._curvature import FEW, gauss_newton, trace
-from gnomon.measure._estimates import Accuracy, warn_if_inaccurate
+from gnomon.measure._curvature import accuracy_of_trace, gauss_newton, trace
 from gnomon.measure._losses import Loss
 
 
@@ -69,9 +67,6 @@ def gauss_newton_trace(
         >>> bool(found.value.isclose(torch.tensor(5.0)))
         True
     """
-    if rtol is None:
-        accuracy = Accuracy.of(RTOL, FEW if passes is None else passes, seed)
-        return trace(gauss_newton(model, x, labels, loss, memory), accuracy, memory)
-    accuracy = Accuracy.of(rtol, passes, seed)
-    found = trace(gauss_newton(model, x, labels, loss, memory), accuracy, memory)
-    return warn_if_inaccurate("gauss_newton_trace", found, accuracy, found.value.abs())
+    accuracy = accuracy_of_trace(rtol, passes, seed)
+    matrix = gauss_newton(model, x, labels, loss, memory)
+    return trace("gauss_newton_trace", matrix, accuracy, memory, requested=rtol is not None)

@@ -5,9 +5,9 @@ from torch import Tensor, nn
 
 from gnomon._precision import full_precision
 from gnomon.autodiff import RTOL
-from gnomon.linalg import Estimate, size_of
-from gnomon.measure._curvature import eigenvalues, hessian, steps_that_fit
-from gnomon.measure._estimates import Accuracy, warn_if_inaccurate
+from gnomon.linalg import Estimate
+from gnomon.measure._curvature import eigenvalues, hessian
+from gnomon.measure._estimates import Accuracy
 from gnomon.measure._losses import Loss
 
 
@@ -79,7 +79,4 @@ def hessian_eigenvalues(
         True
     """
     accuracy = Accuracy.of(rtol, passes, seed)
-    matrix = hessian(model, x, labels, loss, memory)
-    fitting = steps_that_fit(matrix, k, memory)
-    found = eigenvalues(matrix, k, accuracy, fitting)
-    return warn_if_inaccurate("hessian_eigenvalues", found, accuracy, size_of(found.value), fitting=fitting)
+    return eigenvalues("hessian_eigenvalues", hessian(model, x, labels, loss, memory), k, accuracy, memory)

@@ -4,10 +4,8 @@ from jaxtyping import Real, Shaped
 from torch import Tensor, nn
 
 from gnomon._precision import full_precision
-from gnomon.autodiff import RTOL
 from gnomon.linalg import Estimate
-from gnomon.measure._curvature import FEW, hessian, trace
-from gnomon.measure._estimates import Accuracy, warn_if_inaccurate
+from gnomon.measure._curvature import accuracy_of_trace, hessian, trace
 from gnomon.measure._losses import Loss
 
 
@@ -71,9 +69,6 @@ def hessian_trace(
         >>> bool(found.value.isclose(torch.tensor(5.0)))
         True
     """
-    if rtol is None:
-        accuracy = Accuracy.of(RTOL, FEW if passes is None else passes, seed)
-        return trace(hessian(model, x, labels, loss, memory), accuracy, memory)
-    accuracy = Accuracy.of(rtol, passes, seed)
-    found = trace(hessian(model, x, labels, loss, memory), accuracy, memory)
-    return warn_if_inaccurate("hessian_trace", found, accuracy, found.value.abs())
+    accuracy = accuracy_of_trace(rtol, passes, seed)
+    matrix = hessian(model, x, labels, loss, memory)
+    return trace("hessian_trace", matrix, accuracy, memory, requested=rtol is not None)
