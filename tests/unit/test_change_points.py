@@ -8,7 +8,6 @@ import torch
 from gnomon import log_spaced
 from gnomon.errors import EmptyError, RangeError, ShapeError
 from gnomon.history import feature_learning_interval, plateau
-from gnomon.history._plateau import median
 
 LINEAR = torch.arange(0, 10001, 50)
 LOGARITHMIC = torch.logspace(0, 4, 81)
@@ -217,10 +216,3 @@ def test_a_gain_of_a_doubling_counts_as_rest_up_to_flat():
         True,
         False,
     ]
-
-
-def test_the_median_is_that_of_torch_and_has_no_largest_length():
-    for size in (1, 2, 5, 8, 1001):
-        values = torch.randn(size, dtype=torch.float64, generator=torch.Generator().manual_seed(size))
-        torch.testing.assert_close(median(values), values.quantile(0.5))
-    torch.testing.assert_close(median(torch.arange(2.0**24 + 1)), torch.tensor(2.0**23))  # torch.quantile refuses 2²⁴

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from jaxtyping import Num
 from torch import Tensor
 
@@ -116,13 +117,13 @@ def plateau(
     _checks.settings(("steps", float(times[0]), "from 0 or above", bool(times[0] >= 0)))
     late = times > last / 2 if last > 0 else times == last
     before = (times > last / 4) & ~late
-    level, pc1_level = float(median(aligned[late])), float(median(shares[late]))
+    level, pc1_level = float(np.median(aligned[late])), float(np.median(shares[late]))
     thresholds = {"flat": flat, "high": high, "rank_one": rank_one}
     fewest = min(int(late.sum()), int(before.sum()))
     if fewest < LEAST:
         message = f"Too few readings to tell: one of the parts up to step {float(last):,.12g} has {fewest} of {LEAST}."
         return Plateau(False, None, None, level, pc1_level, **thresholds, message=message)
-    gain = float(median(aligned[late]) - median(aligned[before]))
+    gain = float(np.median(aligned[late]) - np.median(aligned[before]))
     error = math.hypot(median_error(aligned[late]), median_error(aligned[before]))
     missing = [
         reason
@@ -145,13 +146,7 @@ def plateau(
     return Plateau(not missing, gain, error, level, pc1_level, **thresholds, message=message)
 
 
-def median(values: Tensor) -> Tensor:
-    """The median; of an even number, the mean of the middle two."""
-    ordered, middle = values.sort().values, len(values) // 2
-    return ordered[middle] if len(values) % 2 else ordered[middle - 1 : middle + 1].mean()
-
-
 def median_error(values: Tensor) -> float:
     """The standard error of the median under normal noise, with its width from the median absolute deviation."""
-    width = 1.4826 * float(median((values - median(values)).abs()))
+    width = 1.4826 * float(np.median((values - np.median(values)).abs()))
     return math.sqrt(math.pi / 2 / len(values)) * width
