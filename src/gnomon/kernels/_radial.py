@@ -12,6 +12,7 @@ from gnomon import _checks
 from gnomon._precision import half_as_single
 from gnomon.errors import public
 from gnomon.kernels._distances import squared_distances
+from gnomon.linalg import root
 
 
 @runtime_checkable
@@ -59,12 +60,12 @@ class LaplaceKernel:
     @half_as_single
     def value(self, squares: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
         r"""$\exp(-\sqrt s / L)$."""
-        return (_root(squares) / -self.bandwidth).exp()
+        return (root(squares) / -self.bandwidth).exp()
 
     @half_as_single
     def slope(self, squares: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
         r"""$\exp(-\sqrt s / L) / (L\sqrt s)$, and 0 at 0."""
-        distance = _root(squares)
+        distance = root(squares)
         apart = distance != 0
         slopes = (distance / -self.bandwidth).exp() / (self.bandwidth * torch.where(apart, distance, 1))
         return torch.where(apart, slopes, 0)
@@ -135,9 +136,3 @@ def kernel_gram(
 def check_bandwidth(bandwidth: float | int) -> None:
     """Raises unless it is finite and above 0."""
     _checks.settings(("bandwidth", bandwidth, "finite and above 0", 0 < bandwidth < math.inf))
-
-
-def _root(squares: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
-    """The square root, whose gradient at 0 is 0; NaN for NaN."""
-    positive = ~(squares <= 0)
-    return torch.where(positive, torch.where(positive, squares, 1).sqrt(), 0)

@@ -15,8 +15,8 @@ def scaled(x: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
 
 
 def root(square: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
-    """The square root; 0 for 0 and below, with gradient 0."""
-    positive = square > 0
+    """The square root; 0 for 0 and below, with gradient 0; NaN for NaN."""
+    positive = ~(square <= 0)
     return torch.where(positive, torch.where(positive, square, 1).sqrt(), 0)
 
 
