@@ -10,6 +10,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._precision import HALF, full_precision, in_single, narrowed
 from gnomon.errors import RangeError, ShapeError
+from gnomon.linalg import identity
 
 
 @dataclass(frozen=True)
@@ -174,8 +175,7 @@ def require_one_cluster(*, points: Tensor, target: Tensor, beta: Tensor, rotatio
         if tensor.dtype != points.dtype:
             raise RangeError(name, f"{points.dtype} as points have", tensor.dtype, "Convert one of them.")
     _checks.finite(points=points, target=target, beta=beta, rotation=rotation)
-    identity = torch.eye(*rotation.shape, dtype=rotation.dtype, device=rotation.device)
-    defect = float((rotation.detach() @ rotation.detach().mT - identity).abs().max())
+    defect = float((rotation.detach() @ rotation.detach().mT - identity(rotation)).abs().max())
     if not defect <= torch.finfo(rotation.dtype).eps ** 0.5:
         raise RangeError(
             "rotation",

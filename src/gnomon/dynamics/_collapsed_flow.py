@@ -11,6 +11,7 @@ from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.dynamics._integration import increasing_times, integrated, require_float64, require_rtol
 from gnomon.errors import ShapeError
+from gnomon.linalg import identity
 
 
 @dataclass(frozen=True)
@@ -171,8 +172,7 @@ class CollapsedFlow:
             ]
             return torch.cat([self._velocity(state[:2]), torch.stack(carried)])
 
-        identity = torch.eye(len(self.weight), dtype=self.weight.dtype, device=self.weight.device)
-        start = torch.stack([self.weight, self.biases, *[identity] * 4])
+        start = torch.stack([self.weight, self.biases, *[identity(self.weight)] * 4])
         solved = self._solve(times, field, start, rtol)[:, 2:]
         return CollapsedPropagators(times.to(self.weight.device), *solved.unbind(1))
 

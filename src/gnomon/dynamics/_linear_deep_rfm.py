@@ -12,6 +12,7 @@ from torch.nn import functional
 from gnomon import _checks
 from gnomon._precision import full_precision, single
 from gnomon.errors import ConvergenceError, RangeError, ShapeError, public
+from gnomon.linalg import identity
 
 STEPS = 10_000
 """How often the scalar map is iterated for a fixed point, at most."""
@@ -143,8 +144,8 @@ class LinearDeepRFM:
 
     def first(self) -> Float[Tensor, "n k"]:
         r"""The factor of $\tilde G_2$, from the data."""
-        shift = self.kernel_ridge * torch.eye(len(self.gram), dtype=self.gram.dtype, device=self.gram.device)
-        return self.gram @ torch.linalg.solve(self.gram + shift, self.target) / self.kappa**0.5
+        shifted = self.gram + self.kernel_ridge * identity(self.gram)
+        return self.gram @ torch.linalg.solve(shifted, self.target) / self.kappa**0.5
 
     def next(self, factor: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
         r"""$Py/\sqrt\kappa$ for $\tilde G = FF^\top$: with $s = \lambda_\Phi + \lambda_k$, by Woodbury's formula.
@@ -152,8 +153,8 @@ class LinearDeepRFM:
         $Py = y - \lambda_k(FF^\top + sI)^{-1}y = y - \frac{\lambda_k}s\big(y - F(sI + F^\top F)^{-1}F^\top y\big)$
         """
         shift = self.feature_ridge + self.kernel_ridge
-        inner = factor.mT @ factor + shift * torch.eye(factor.shape[1], dtype=factor.dtype, device=factor.device)
-        across = self.target - factor @ torch.linalg.solve(inner, factor.mT @ self.target)
+        inner = factor.mT @ factor
+        across = self.target - factor @ torch.linalg.solve(inner + shift * identity(inner), factor.mT @ self.target)
         return (self.target - self.kernel_ridge / shift * across) / self.kappa**0.5
 
     @public
@@ -211,7 +212,7 @@ def _check_gram(gram: Float[Tensor, "n n"], eps: float, kernel_ridge: float | in
             "Pass X @ X.T of the samples in rows.",
         )
     shift = min(kernel_ridge - n * own.eps * largest, rounding + own.tiny)
-    if torch.linalg.cholesky_ex(gram + shift * torch.eye(n, dtype=gram.dtype, device=gram.device)).info != 0:
+    if torch.linalg.cholesky_ex(gram + shift * identity(gram)).info != 0:
         raise RangeError(
             "gram",
             "a positive semi-definite matrix, positive definite with kernel_ridge on its diagonal",

@@ -10,7 +10,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.dynamics._bias_flow import require_one_cluster
-from gnomon.linalg import root
+from gnomon.linalg import identity, root
 
 Estimates = Literal["sharp", "printed"]
 """Which of the proof's estimates: the sharp ones, or those that the paper prints."""
@@ -169,7 +169,7 @@ def _highest_components(
     """The largest that each component of each rotated offset can be, for rotations within a radius of the given one."""
     along = offsets @ rotation.mT
     # From the other components, since length² - along² would cost half the digits.
-    across = root(along**2 @ (1 - torch.eye(*rotation.shape, dtype=rotation.dtype, device=rotation.device)))
+    across = root(along**2 @ (1 - identity(rotation)))
     # A row of the rotation turns by this angle at most, and towards the offset no further than onto it.
     angle = 2 * torch.asin(radius.clamp(max=2) / 2)
     onto = torch.atan2(across, along) <= angle

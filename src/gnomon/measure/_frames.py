@@ -6,7 +6,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon.errors import ShapeError
-from gnomon.linalg import length, root, scaled, unit
+from gnomon.linalg import identity, length, root, scaled, unit
 
 BLOCK = 1024
 """The number of vectors whose cosines with all others are held at once. For more vectors than this, and than
@@ -62,8 +62,8 @@ def distance_of_cosines(vectors: Float[Tensor, "k p"], wanted: float) -> Float[T
     directions = unit(vectors)
     k = len(directions)
     if not _many(directions):
-        eye = torch.eye(k, dtype=directions.dtype, device=directions.device)
-        return torch.linalg.matrix_norm(directions @ directions.mT - ((1 - wanted) * eye + wanted))
+        cosines = directions @ directions.mT
+        return torch.linalg.matrix_norm(cosines - ((1 - wanted) * identity(cosines) + wanted))
     gram, total, squares = _sums(directions)
     along = (1 - wanted) * squares.sum() + wanted * total.square().sum()
     square = gram.square().sum() - 2 * along + (k + k * (k - 1) * wanted**2)

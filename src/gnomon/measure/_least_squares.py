@@ -165,8 +165,7 @@ def at_means(weight: Tensor, offset: Tensor, class_moments: ClassMoments, *, one
     if len(weight) <= max(FEW, weight.shape[1] + 1):
         # In this order, outputs at means far from the origin cancel only once, in a vector.
         outputs = centred @ weight.mT + middle
-        eye = torch.eye(len(weight), dtype=weight.dtype, device=weight.device)
-        return (shares @ (outputs - eye if one_hot else outputs).square()).sum() / 2
+        return (shares @ (outputs - identity(outputs) if one_hot else outputs).square()).sum() / 2
     square = smaller(shares.sqrt().unsqueeze(1) * centred).variances(weight).sum() + middle.square().sum()
     if one_hot:
         square = square - 2 * (shares @ ((weight * centred).sum(1) + middle)) + 1
