@@ -155,6 +155,13 @@ def rows(**tensors: Tensor) -> None:
             raise ShapeError(name, "two axes", f"shape {shape_of(tensor)}", "Pass one row each.")
 
 
+def square(advice: str, **tensors: Tensor) -> None:
+    """Raises a ShapeError with this advice unless all tensors are square matrices with entries."""
+    for name, tensor in tensors.items():
+        if tensor.ndim != 2 or tensor.shape[0] != tensor.shape[1] or not len(tensor):
+            raise ShapeError(name, "a square matrix", f"shape {shape_of(tensor)}", advice)
+
+
 def one_axis(**tensors: Tensor) -> None:
     """Raises unless every tensor has one axis, of at least one entry."""
     for name, tensor in tensors.items():

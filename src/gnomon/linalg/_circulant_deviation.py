@@ -6,7 +6,6 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import half_as_single
-from gnomon.errors import ShapeError
 from gnomon.linalg._directions import scaled
 
 
@@ -40,8 +39,7 @@ def circulant_deviation(matrix: Float[Tensor, "p p"]) -> Float[Tensor, ""]:
         >>> gnomon.circulant_deviation(torch.tensor([[1.0, 2.0], [2.0, 1.0]]))
         tensor(0.)
     """
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not len(matrix):
-        raise ShapeError("matrix", "a square matrix", f"shape {_checks.shape_of(matrix)}", "Pass one block of it.")
+    _checks.square("Pass one block of it.", matrix=matrix)
     _checks.finite(matrix=matrix)
     matrix = scaled(matrix)
     places = torch.arange(len(matrix), device=matrix.device)

@@ -43,9 +43,7 @@ def cka(kernel: Float[Tensor, "n n"], other: Float[Tensor, "n n"]) -> Float[Tens
         >>> gnomon.cka(first @ first.mT, (3 - 2 * first) @ (3 - 2 * first).mT)
         tensor(1.)
     """
-    for name, matrix in {"kernel": kernel, "other": other}.items():
-        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not len(matrix):
-            raise ShapeError(name, "a square matrix", f"shape {_checks.shape_of(matrix)}", "Pass n x n inner products.")
+    _checks.square("Pass n x n inner products.", kernel=kernel, other=other)
     if len(other) != len(kernel):
         raise ShapeError(
             "other", f"a kernel over {len(kernel)} samples", f"{len(other)}", "Read both at the same samples."

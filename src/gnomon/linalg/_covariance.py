@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.errors import RangeError, ShapeError
+from gnomon.errors import RangeError
 
 
 @dataclass(frozen=True)
@@ -172,13 +172,7 @@ def identity(like: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
 def covariance_of(agop: Float[Tensor, "p p"] | Covariance) -> Covariance:
     """The AGOP that a quantity was given, checked."""
     if not isinstance(agop, Dense | Factored):
-        if agop.ndim != 2 or agop.shape[0] != agop.shape[1] or agop.numel() == 0:
-            raise ShapeError(
-                "agop",
-                "a square matrix",
-                f"shape {_checks.shape_of(agop)}",
-                "Pass gnomon.agop of the Jacobians, or what gnomon.AGOP computes.",
-            )
+        _checks.square("Pass gnomon.agop of the Jacobians, or what gnomon.AGOP computes.", agop=agop)
         agop = Dense(agop)
     found = agop.held.detach()
     _checks.finite(agop=found)
