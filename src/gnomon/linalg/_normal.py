@@ -1,4 +1,6 @@
-"""Random numbers that are the same on every device and in every precision."""
+"""Random numbers: the same on every device and in every precision, or as a generator of the user's draws them."""
+
+from collections.abc import Callable
 
 import torch
 from jaxtyping import Float
@@ -8,3 +10,16 @@ from torch import Tensor
 def normal(*shape: int, generator: torch.Generator, like: Float[Tensor, "*_"]) -> Float[Tensor, "..."]:
     """Standard normal numbers in the dtype and on the device of `like`: drawn on the CPU, in single precision."""
     return torch.randn(shape, generator=generator, dtype=torch.float32, device="cpu").to(like)
+
+
+def drawn(
+    draw: Callable[..., Tensor],
+    size: int | tuple[int, ...],
+    *,
+    generator: torch.Generator | None,
+    device: torch.device,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    """What `draw`, such as `torch.randn`, draws: on the generator's device, since it draws on no other, then moved."""
+    own = device if generator is None else generator.device
+    return draw(size, generator=generator, dtype=dtype, device=own).to(device)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import ShapeError
+from gnomon.linalg import drawn
 from gnomon.regions._plane import Plane
 from gnomon.regions._slice_regions import regions_of
 from gnomon.regions._steps import network_of
@@ -77,12 +78,11 @@ def local_complexity(
     angles = 2 * math.pi * torch.arange(sides, dtype=torch.float64) / sides
     disc = radius * torch.stack([angles.cos(), angles.sin()], 1)
     rows = []
-    device = x.device if generator is None else generator.device
     with torch.no_grad():
         network = network_of(model, x[:1])
     for sample in x:
-        drawn = torch.randn(x[0].numel(), 2, generator=generator, dtype=torch.float64, device=device).to(x.device)
-        directions = torch.linalg.qr(drawn).Q.T.reshape(2, *sample.shape)
+        spanning = drawn(torch.randn, (sample.numel(), 2), generator=generator, device=x.device, dtype=torch.float64)
+        directions = torch.linalg.qr(spanning).Q.T.reshape(2, *sample.shape)
         with torch.no_grad():
             rows.append(list(regions_of(network, Plane(sample.double(), directions), disc).by_depth.values()))
     return torch.tensor(rows, dtype=torch.int64, device=x.device).reshape(len(x), -1)

@@ -23,6 +23,7 @@ from gnomon.autodiff import (
     spare_zeros,
 )
 from gnomon.errors import ArgumentTypeError, UnsupportedModuleError, public
+from gnomon.linalg import drawn
 from gnomon.steer._parameters import require_entries
 
 GOLDEN = (math.sqrt(5) - 1) / 2
@@ -258,8 +259,7 @@ class GrokAlign:
         size = max(1, math.ceil(self.fraction * len(x) - 1e-9))
         if size == len(x):
             return None, size
-        device = x.device if self.generator is None else self.generator.device
-        return torch.randperm(len(x), generator=self.generator, device=device).to(x.device), size
+        return drawn(torch.randperm, len(x), generator=self.generator, device=x.device), size
 
     def _norm(self, tape: Tape) -> Float[Tensor, "n"]:
         outputs = tape.logits.shape[1]
@@ -269,8 +269,7 @@ class GrokAlign:
         return math.sqrt(outputs / self.projections) * projected_norm(tape, vectors, self.projections)
 
     def _unit_vectors(self, logits: Tensor) -> Tensor:
-        device = logits.device if self.generator is None else self.generator.device
-        v = torch.randn(logits.shape, generator=self.generator, dtype=logits.dtype, device=device).to(logits.device)
+        v = drawn(torch.randn, logits.shape, generator=self.generator, device=logits.device, dtype=logits.dtype)
         return v / torch.linalg.vector_norm(v, dim=1, keepdim=True)
 
 

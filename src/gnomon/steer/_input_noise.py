@@ -10,8 +10,9 @@ from jaxtyping import Float, Real
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import full_precision, single
 from gnomon.errors import ArgumentTypeError, ShapeError, public
+from gnomon.linalg import drawn
 from gnomon.steer._parameters import not_the_state, require_entries
 
 
@@ -99,10 +100,8 @@ def input_noise(
     _checks.floating(x=x)
     _checks.dense(x=x)
     level = noise_level(train_accuracy, largest, least)
-    device = x.device if generator is None else generator.device
     # In half precision, older versions of torch draw from few numbers, with tails that are too short (kurtosis 2.85).
-    wide = torch.promote_types(x.dtype, torch.float32)
-    noise = torch.randn(x.shape, generator=generator, dtype=wide, device=device).to(x)
+    noise = drawn(torch.randn, x.shape, generator=generator, device=x.device, dtype=single(x.dtype)).to(x)
     if isinstance(level, Tensor):
         axes = zip(reversed(level.shape), reversed(x.shape), strict=False)
         if level.ndim > x.ndim or any(size not in (1, along) for size, along in axes):

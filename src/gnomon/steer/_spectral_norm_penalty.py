@@ -11,7 +11,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._precision import full_precision, in_single, single
 from gnomon.errors import EmptyError, ShapeError, public
-from gnomon.linalg import unit
+from gnomon.linalg import drawn, unit
 from gnomon.steer._parameters import named, not_the_state, require_entries, require_real
 
 
@@ -69,7 +69,10 @@ class SpectralNormPenalty:
         self._weights = [parameter for _, parameter in matrices]
         if not self._weights:
             raise EmptyError("parameters", "a matrix among them", "none", "Pass model.named_parameters().")
-        self._starts = [_start(weight, generator) for weight in self._weights]
+        self._starts = [
+            drawn(torch.randn, len(weight), generator=generator, device=weight.device, dtype=single(weight.dtype))
+            for weight in self._weights
+        ]
         self._directions = [*self._starts]
 
     @full_precision
@@ -120,10 +123,3 @@ class SpectralNormPenalty:
                 u = torch.where(onwards.any() & onwards.isfinite().all(), onwards, self._starts[i].to(matrix))
             self._directions[i] = u
         return (u @ matrix @ v).square()
-
-
-def _start(weight: Tensor, generator: torch.Generator | None) -> Tensor:
-    device = weight.device if generator is None else generator.device
-    return torch.randn(weight.shape[0], generator=generator, dtype=single(weight.dtype), device=device).to(
-        weight.device
-    )
