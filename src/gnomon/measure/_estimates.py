@@ -182,29 +182,19 @@ class FirstAndNorm:
 
     def share(self) -> Estimate:
         """The share of the first singular value's square in the squared norm."""
-        norm = self.norm
-        share, low, high = (
-            torch.where(norm.value > 0, first / squared, 0).clamp(max=1)
-            for first, squared in (
-                (self.first, norm.value),
-                (self.first / self.apart, norm.high),
-                (self.first * self.apart, norm.low),
-            )
-        )
-        return Estimate(share, torch.maximum(share - low, high - share), norm.passes)
+        positive = self.norm.value > 0
+        return self._estimate(lambda first, squared: torch.where(positive, first / squared, 0).clamp(max=1))
 
     def stable_rank(self) -> Estimate:
         """The squared norm over the first singular value's square."""
-        norm = self.norm
-        rank, low, high = (
-            torch.where(self.first > 0, (squared / first).clamp(min=1), 0)
-            for first, squared in (
-                (self.first, norm.value),
-                (self.first * self.apart, norm.low),
-                (self.first / self.apart, norm.high),
-            )
-        )
-        return Estimate(rank, torch.maximum(rank - low, high - rank), norm.passes)
+        positive = self.first > 0
+        return self._estimate(lambda first, squared: torch.where(positive, (squared / first).clamp(min=1), 0))
+
+    def _estimate(self, quotient: Callable[[Tensor, Tensor], Tensor]) -> Estimate:
+        """A quotient of the two squares, which is farthest off where one is at its least and the other at its most."""
+        norm, value = self.norm, quotient(self.first, self.norm.value)
+        ends = quotient(self.first / self.apart, norm.high), quotient(self.first * self.apart, norm.low)
+        return Estimate(value, torch.maximum(*((end - value).abs() for end in ends)), norm.passes)
 
 
 def first_values(products: Products, k: int, accuracy: Accuracy) -> Estimate:
