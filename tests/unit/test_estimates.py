@@ -24,7 +24,6 @@ from gnomon.measure._estimates import (
     squared_norm_of,
 )
 from gnomon.models import mlp
-from gnomon.plot import reading as draw
 from gnomon_lab.measuring import Data, measure
 from tests.unit.test_jacobian_operator import Once
 
@@ -425,7 +424,7 @@ def test_training_goes_on_where_the_network_is_nan():
 def test_estimates_are_drawn_and_measured_by_their_values():
     model, x = many_outputs()
     reading = Probe(model, x, QUANTITIES).read()
-    _, axes = draw(reading, "jacobian_norm", ax=Figure().add_subplot())
+    _, axes = reading.plot("jacobian_norm", ax=Figure().add_subplot())
     assert f"mean {reading.scalars()['jacobian_norm']:.3g}" in axes.get_legend_handles_labels()[1][0]
     measured = measure(model, Data(x, None, ""), {"jacobian_norm": gnomon.jacobian_norm}).values
     assert measured.keys() == {"jacobian_norm", "jacobian_norm.error"}
