@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 
-from torch import Tensor
+from torch import Tensor, nn
 
-from gnomon.autodiff import OBSERVATIONS, Layer
+from gnomon.autodiff import OBSERVATIONS, Layer, Positions
 from gnomon.errors import ArgumentTypeError, EmptyError, RangeError, ShapeError
 from gnomon.measure import centroid
 from gnomon.probe._derived import DERIVED, QUANTITIES, across_layers, own
@@ -92,6 +92,19 @@ def name_of(quantity: Quantity) -> str:
     if isinstance(quantity, partial):
         return name_of(quantity.func)
     return getattr(quantity, "__name__", type(quantity).__name__)
+
+
+def provided(
+    model: nn.Module, *, memory: int | None, head: tuple[str, ...], positions: Positions | None
+) -> dict[str, object]:
+    """What quantities may request of any probe, by name."""
+    return {
+        "model": model,
+        "parameters": dict(model.named_parameters()),
+        "memory": memory,
+        "head": head,
+        "positions": positions,
+    }
 
 
 def plan(

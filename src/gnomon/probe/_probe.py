@@ -22,7 +22,7 @@ from gnomon.probe._expected import ExpectedCost, expected, together
 from gnomon.probe._history import History
 from gnomon.probe._look import Look
 from gnomon.probe._operators import by_products
-from gnomon.probe._plan import plan, presentable
+from gnomon.probe._plan import plan, presentable, provided
 from gnomon.probe._reading import Reading, apart, place
 from gnomon.probe._samples import Data, split_samples
 from gnomon.probe._schedule import Schedule, every, whole_step
@@ -171,7 +171,7 @@ class Probe:
         self.positions = None if positions is None else Positions(positions)
         self._samples = split_samples(data, self.positions)
         self._plans = {
-            split: plan(asked, names_of(self._samples, split), layers, self.head)
+            split: plan(asked, {*self._provided(), *names_of(self._samples, split)}, layers, self.head)
             for split, asked in by_split(quantities, tuple(self._samples)).items()
         }
         check_names(self.quantities)
@@ -311,14 +311,9 @@ class Probe:
 
     def _start(self, split: str, *, few: bool = False) -> dict[str, object]:
         """What is known before anything is observed; of other splits' samples a `few`, or all."""
-        known: dict[str, object] = {
-            "model": self.model,
-            "parameters": dict(self.model.named_parameters()),
-            "memory": self.memory,
-            "rtol": self.rtol,
-            "passes": self.passes,
-            "head": self.head,
-            "positions": self.positions,
-        }
+        accuracy = {"rtol": self.rtol, "passes": self.passes}  # for estimates alone: see `by_products`
         asked = {key for keys in self._plans[split].arguments.values() for key in keys.values()}
-        return known | of_splits(self._samples, asked, device_of(self.model), few=few)
+        return self._provided() | accuracy | of_splits(self._samples, asked, device_of(self.model), few=few)
+
+    def _provided(self) -> dict[str, object]:
+        return provided(self.model, memory=self.memory, head=self.head, positions=self.positions)

@@ -106,6 +106,6 @@ def of_splits(
 
 
 def names_of(samples: Mapping[str, Samples], split: str) -> set[str]:
-    """What quantities on a split may request in addition to observations and each other."""
+    """The samples that quantities on a split may request: its own, and those of the others."""
     others = {f"{name}_{part}" for name, each in samples.items() if name for part in each.first}
-    return {*samples[split].first, "model", "parameters", "memory", "head", "positions", *others}
+    return {*samples[split].first, *others}

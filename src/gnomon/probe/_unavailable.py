@@ -8,7 +8,7 @@ from gnomon.autodiff import Places, Positions, named_layers
 from gnomon.errors import GnomonError, within
 from gnomon.probe._derived import require_layers
 from gnomon.probe._dry_run import dry_run
-from gnomon.probe._plan import Quantities, plan
+from gnomon.probe._plan import Quantities, plan, provided
 from gnomon.probe._samples import Data, Samples
 from gnomon.probe._whole import whole
 
@@ -35,13 +35,7 @@ def unavailable(
     ends = named_layers(head)
 
     def look() -> dict[str, GnomonError]:
-        given = {
-            "model": model,
-            "parameters": dict(model.named_parameters()),
-            "memory": memory,
-            "head": ends,
-            "positions": its,
-        }
+        given = provided(model, memory=memory, head=ends, positions=its)
         asked = plan(quantities, {*given, "x"}, layers, ends)
         return dry_run(asked, model, samples, given, memory=memory, positions=its)[0]
 
