@@ -57,6 +57,12 @@ def gives_rows(quantity: Quantity, level: Level) -> bool:
     return level in (Level.BATCH, Level.CHUNK) and not (sum_of(quantity) or of_any_samples(quantity))
 
 
+def with_rows(plan: Plan, levels: Mapping[str, Level]) -> set[str]:
+    """The names of all that has one row per sample: the samples, observations, and quantities that are joined."""
+    joined = {name for name, quantity in plan.quantities.items() if gives_rows(quantity, levels[name])}
+    return {"x", "labels", *plan.observed, *joined}
+
+
 def one_row_a_sample(quantity: Quantity) -> bool | None:
     """Whether its result has one row per sample, as its return annotation says; None if that says nothing about it."""
     annotation = inspect.signature(quantity).return_annotation

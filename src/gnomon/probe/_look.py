@@ -14,7 +14,7 @@ from gnomon.autodiff import IGNORED, JacobianOperator, Positions, observe, timed
 from gnomon.errors import EmptyError, ShapeError
 from gnomon.linalg import Estimate
 from gnomon.probe._derived import argument_value
-from gnomon.probe._levels import Level, gives_rows, levels, require_room
+from gnomon.probe._levels import Level, levels, require_room, with_rows
 from gnomon.probe._pieces import Pieces
 from gnomon.probe._plan import Plan
 from gnomon.probe._samples import Batch, Samples, in_batch
@@ -69,9 +69,9 @@ class Look:
         self.positions = positions
         self._levels = levels(plan, rows=several(positions))
         asked = {key for name in self._at(Level.ALL) for key in plan.arguments[name].values()} | {*plan.reported}
-        rows = {"x", "labels", *plan.observed, *filter(self._gives_rows, plan.quantities)}
+        self._with_rows = with_rows(plan, self._levels)
         self._operator = "jacobian_operator" in asked
-        self.held = asked & rows - {"jacobian_operator"} | ({"x"} if self._operator else set())
+        self.held = asked & self._with_rows - {"jacobian_operator"} | ({"x"} if self._operator else set())
         self._pieces: defaultdict[str, Pieces] = defaultdict(Pieces)
         self._sums: dict[str, Sum] = {}
         self._n = 0
@@ -231,7 +231,7 @@ class Look:
                     if name not in self._sums:
                         self._sums[name] = adds(**arguments)
                     self._sums[name].update(**arguments)
-                elif self._gives_rows(name):
+                elif name in self._with_rows:
                     rows[name] = one_row_each(name, quantity(**arguments), self._count(rows))
                 else:
                     self.known[name] = quantity(**arguments)
@@ -251,9 +251,6 @@ class Look:
     def _count(self, rows: Mapping[str, Any]) -> int:
         """How many samples these are, or positions of samples."""
         return len(rows["logits" if several(self.positions) else "x"])
-
-    def _gives_rows(self, name: str) -> bool:
-        return gives_rows(self._plan.quantities[name], self._levels[name])
 
     @property
     def copies(self) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from gnomon._budget import budget_of
-from gnomon.probe._levels import Level, gives_rows, one_row_a_sample
+from gnomon.probe._levels import Level, one_row_a_sample, with_rows
 from gnomon.probe._plan import Plan
 from gnomon.probe._samples import Samples
 from gnomon.probe._surroundings import surroundings
@@ -30,13 +30,14 @@ class SecondPass:
     """
 
     def __init__(self, plan: Plan, levels: Mapping[str, Level], memory: int | None) -> None:
-        self._plan, self._levels = plan, levels
+        self._plan = plan
         self._room = budget_of(memory)
         self.names = {
             name
             for name, quantity in plan.quantities.items()
             if levels[name] is Level.ALL and one_row_a_sample(quantity)
         }
+        self._with_rows = with_rows(plan, levels) | self.names
         self._streams: list[Callable[[], object]] = []
         self.due = False
 
@@ -64,11 +65,10 @@ class SecondPass:
 
     def plan(self, known: Mapping[str, object], missing: Mapping[str, str]) -> Plan:
         """What is computed in the second pass: all quantities whose other arguments are known by now."""
-        rows = {"x", "labels", *self._plan.observed, *filter(self._has_rows, self._plan.quantities)}
         chosen: list[str] = []
         for name in self._plan.quantities:
-            rest = set(self._plan.arguments[name].values()) - rows
-            if self._has_rows(name) and not missing.keys() & {name, *rest} and rest <= known.keys():
+            rest = set(self._plan.arguments[name].values()) - self._with_rows
+            if name in self._with_rows and not missing.keys() & {name, *rest} and rest <= known.keys():
                 chosen.append(name)
         asked = [name for name in chosen if name in self.names]
         needed = {*asked}
@@ -86,8 +86,4 @@ class SecondPass:
 
     def without_rows(self, known: Mapping[str, object]) -> dict[str, object]:
         """What is known that has no row for each sample."""
-        rows = {"x", "labels", *self._plan.observed, *filter(self._has_rows, self._plan.quantities)}
-        return {name: value for name, value in known.items() if name not in rows}
-
-    def _has_rows(self, name: str) -> bool:
-        return name in self.names or gives_rows(self._plan.quantities[name], self._levels[name])
+        return {name: value for name, value in known.items() if name not in self._with_rows}
