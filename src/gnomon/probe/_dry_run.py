@@ -3,7 +3,7 @@
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -135,12 +135,20 @@ class Trial:
         features = next((self.known[key] for key in self.plan.features if key in self.known), None)
         entries = features[0].numel() if isinstance(features, Tensor) else 0
         fewer = self.whole and len(self.x) < entries
-        with self._noting(name, fewer), without_warnings(), in_a_sentence(name, "what it can be computed of", x):
+        quietly = warnings.catch_warnings(action="ignore", category=RuntimeWarning)  # a few samples lack what all have
+        with self._noting(name, fewer), quietly, in_a_sentence(name, "what it can be computed of", x):
             value = in_brief(quantity)(**{of: self.known[key] for of, key in wanted.items()})
             self.known[name] = presentable(name, value) if name in self.plan.reported else value
 
-    def _noting(self, name: str, fewer: bool = False) -> AbstractContextManager[None]:
-        return noting(self.why, name, self.every_class and self.whole, fewer)
+    @contextmanager
+    def _noting(self, name: str, fewer: bool = False) -> Iterator[None]:
+        """Keeps the error that is raised inside, if it is permanent."""
+        try:
+            with suppress(torch.linalg.LinAlgError), within("Probe"):  # type: ignore[attr-defined]
+                yield
+        except GnomonError as error:
+            if is_permanent(error, self.every_class and self.whole, fewer):
+                self.why[name] = error
 
 
 def inherit(why: dict[str, GnomonError], plan: Plan, name: str) -> bool:
@@ -222,25 +230,6 @@ def in_brief(quantity: Quantity) -> Quantity:
     if isinstance(quantity, partial):
         return partial(in_brief(quantity.func), *quantity.args, **quantity.keywords)
     return IN_BRIEF.get(quantity, quantity)
-
-
-@contextmanager
-def without_warnings() -> Iterator[None]:
-    """Suppresses warnings: a few samples lack what all have."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        yield
-
-
-@contextmanager
-def noting(why: dict[str, GnomonError], name: str, every_class: bool, fewer: bool = False) -> Iterator[None]:
-    """Keeps the error that is raised inside, if it is permanent."""
-    try:
-        with suppress(torch.linalg.LinAlgError), within("Probe"):  # type: ignore[attr-defined]
-            yield
-    except GnomonError as error:
-        if is_permanent(error, every_class, fewer):
-            why[name] = error
 
 
 @contextmanager
