@@ -37,7 +37,7 @@ def dry_run(
     given: Mapping[str, object],
     *,
     memory: int | None,
-    positions: Positions | None = None,
+    positions: Positions | None,
 ) -> tuple[dict[str, GnomonError], set[str]]:
     """Which quantities are unavailable, by name, and why; leaves everything as it was.
 

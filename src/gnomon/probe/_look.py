@@ -60,7 +60,7 @@ class Look:
         known: Mapping[str, object],
         memory: int | None,
         tolerated: tuple[type[Exception], ...],
-        positions: Positions | None = None,
+        positions: Positions | None,
     ) -> None:
         self.known = dict(known)
         self.seconds: defaultdict[str, float] = defaultdict(float)

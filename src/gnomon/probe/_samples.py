@@ -139,7 +139,7 @@ def in_batch(number: int | None) -> Iterator[None]:
         raise
 
 
-def split_samples(data: Data | Mapping[str, Data], positions: Positions | None = None) -> dict[str, Samples]:
+def split_samples(data: Data | Mapping[str, Data], positions: Positions | None) -> dict[str, Samples]:
     """The samples by the name of their split, which is empty if there are no splits."""
     if not isinstance(data, Mapping):
         return {"": Samples(data, positions)}
