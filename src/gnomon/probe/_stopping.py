@@ -107,7 +107,7 @@ class Stop:
                 meant = f"split={near[0].removesuffix(f'/{name}')!r}"
             hint = f"Did you mean stop_when({self._called}, {meant})?" if near else "Measure it too."
             there = ", ".join(known for known in scalars if not known.endswith((".min", ".max")))
-            raise RangeError(self._called, f"{name} in the reading", there, f"{hint}")
+            raise RangeError(self._called, f"{name} in the reading", there, hint)
         if self.steps and reading.step <= self.steps[-1]:
             raise RangeError(
                 self._called,
@@ -173,7 +173,7 @@ def stop_when(criterion: Callable[..., object], /, *, split: str | None = None, 
                 name,
                 f"one of {', '.join(parameters)}",
                 name,
-                f"{(f'Did you mean {near[0]}?' if near else 'Leave it out.')}",
+                f"Did you mean {near[0]}?" if near else "Leave it out.",
             )
     asked = {
         name: name if split is None or name == "steps" else f"{split}/{name}"
