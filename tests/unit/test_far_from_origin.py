@@ -21,10 +21,10 @@ def drawn(offset, sizes, p=64, seed=0):
 
 
 def streamed(features, labels, k):
-    sums = ClassMomentSum(features, labels, k)
+    sums = ClassMomentSum(k)
     for part, its in zip(features.split(150), labels.split(150), strict=True):
         sums.update(part, its)
-    return sums.result()
+    return sums.compute()
 
 
 @pytest.mark.parametrize("moments_of", [class_moments, streamed])

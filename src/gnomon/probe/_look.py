@@ -20,7 +20,7 @@ from gnomon.probe._plan import Plan
 from gnomon.probe._samples import Batch, Samples, in_batch
 from gnomon.probe._second_pass import SecondPass
 from gnomon.probe._sequences import rows_of, several
-from gnomon.probe._sums import Sum, sum_of
+from gnomon.probe._sums import Sum, in_settings_and_samples, sum_of
 from gnomon.probe._wrapped import device_of
 
 COPIES = 3
@@ -96,7 +96,7 @@ class Look:
             self.known["jacobian_operator"] = JacobianOperator(model, rows["x"], memory=self._memory)
         for name in [name for name in self._sums if name not in self.missing]:
             with self._noting(name):
-                self.known[name] = self._sums[name].result()
+                self.known[name] = self._sums[name].compute()
         self._compute(Level.ALL, {}, alone=True)
         self.known |= dict.fromkeys(self.missing, torch.tensor(math.nan))
 
@@ -228,9 +228,10 @@ class Look:
             adds = None if alone else sum_of(quantity)
             with self._noting(name):
                 if adds:
+                    settings, samples = in_settings_and_samples(arguments)
                     if name not in self._sums:
-                        self._sums[name] = adds(**arguments)
-                    self._sums[name].update(**arguments)
+                        self._sums[name] = adds(**settings)
+                    self._sums[name].update(**samples)
                 elif name in self._with_rows:
                     rows[name] = one_row_each(name, quantity(**arguments), self._count(rows))
                 else:

@@ -1,43 +1,46 @@
 """What adds up over batches: by quantity, what takes some samples at a time, and gives the result for all."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
-from jaxtyping import Float, Int, Real, Shaped
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from gnomon._precision import single
 from gnomon.linalg import Covariance
-from gnomon.measure import BatchGradients, ClassMoments, GradientSums, batch_gradients, class_moments
+from gnomon.measure import ClassMoments, GradientSums, batch_gradients, class_moments
 from gnomon.probe._derived import agop_of
+
+SETTINGS = frozenset({"classes", "memory"})
+"""What a quantity uses that is neither a network nor samples."""
 
 
 class Sum(Protocol):
-    """The samples so far; constructed from what the quantity uses, which `update` gets too."""
+    """The samples so far; constructed from the quantity's settings, while `update` gets all else that it uses."""
 
     @property
     def update(self) -> Callable[..., None]:
         """Adds some samples."""
 
-    def result(self) -> object:
+    def compute(self) -> object:
         """The quantity's result for all of them."""
 
 
 class ClassMomentSum:
     """The class moments, in the precision that they have if all samples are there at once."""
 
-    def __init__(self, features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], classes: int) -> None:
+    def __init__(self, classes: int) -> None:
         from gnomon.measure.metrics import ClassStatistics  # imports torchmetrics: only where it is used
 
         self._statistics = ClassStatistics(classes, sync_on_compute=False)  # a reading waits for no other process
-        self._dtype = single(features.dtype)
 
-    def update(self, features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], classes: int | None = None) -> None:
+    def update(self, features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"]) -> None:
         """Adds some samples."""
+        self._dtype = single(features.dtype)
         self._statistics.update(features, labels)
 
-    def result(self) -> ClassMoments:
+    def compute(self) -> ClassMoments:
         """The result for all of them."""
         found = self._statistics.compute()
         return ClassMoments.rounded(found.counts, found.means, found.within.to(self._dtype))
@@ -46,50 +49,32 @@ class ClassMomentSum:
 class AGOPSum:
     """The average gradient outer product at the network's input."""
 
-    def __init__(self, model: nn.Module, x: Float[Tensor, "n *d"], memory: int | None) -> None:
+    def __init__(self, memory: int | None) -> None:
         from gnomon.measure.metrics import AGOP  # as above
 
         self._agop = AGOP(memory=memory, sync_on_compute=False)
 
-    def update(self, model: nn.Module, x: Float[Tensor, "n *d"], memory: int | None) -> None:
+    def update(self, model: nn.Module, x: Float[Tensor, "n *d"]) -> None:
         """Adds some samples."""
         self._agop.update(model, x)
 
-    def result(self) -> Covariance:
+    def compute(self) -> Covariance:
         """The result for all of them."""
         return self._agop.compute()[""]
-
-
-class BatchGradientSum:
-    """The gradients of a loss on random batches."""
-
-    def __init__(
-        self,
-        model: nn.Module,
-        x: Shaped[Tensor, "n *d"],
-        labels: Real[Tensor, "n *y"],
-        memory: int | None,
-        **settings: object,
-    ) -> None:
-        self._sums = GradientSums(memory=memory, **cast(dict[str, Any], settings))
-
-    def update(
-        self, model: nn.Module, x: Shaped[Tensor, "n *d"], labels: Real[Tensor, "n *y"], memory: int | None = None
-    ) -> None:
-        """Adds some samples."""
-        self._sums.update(model, x, labels)
-
-    def result(self) -> BatchGradients:
-        """The result for all of them."""
-        return self._sums.compute()
 
 
 SUMS: tuple[tuple[Callable[..., object], Callable[..., Sum]], ...] = (
     (class_moments, ClassMomentSum),
     (agop_of, AGOPSum),
-    (batch_gradients, BatchGradientSum),
+    (batch_gradients, GradientSums),
 )
 """By quantity, what adds it up."""
+
+
+def in_settings_and_samples(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a `Sum` of a quantity with these arguments is constructed from, and what its `update` gets."""
+    settings = {name: value for name, value in arguments.items() if name in SETTINGS}
+    return settings, {name: value for name, value in arguments.items() if name not in SETTINGS}
 
 
 def sum_of(quantity: Callable[..., object]) -> Callable[..., Sum] | None:
