@@ -16,7 +16,7 @@ from jaxtyping import AbstractArray
 from torch import Tensor, nn
 
 from gnomon import _checks
-from gnomon.errors import ArgumentTypeError, RangeError
+from gnomon.errors import ArgumentTypeError, RangeError, public
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -101,9 +101,10 @@ def checker_of(function: Callable[..., object]) -> Callable[[tuple[Any, ...], di
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, which raises unless its arguments are of the kinds that its signature names."""
+    """The function, public, which raises unless its arguments are of the kinds that its signature names."""
     check = checker_of(function)
 
+    @public
     @functools.wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
         check(args, kwargs)

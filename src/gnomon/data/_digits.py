@@ -6,12 +6,10 @@ from gnomon import _checks
 from gnomon._extras import extra
 from gnomon._kinds import checked
 from gnomon.data._samples import Samples
-from gnomon.errors import public
 
 _SIZE = 1797
 
 
-@public
 @checked
 def digits(
     train: int = 500, *, generator: torch.Generator, dtype: torch.dtype = torch.float32

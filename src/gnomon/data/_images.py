@@ -16,7 +16,7 @@ from gnomon._extras import extra
 from gnomon._kinds import checked
 from gnomon.data._samples import Samples
 from gnomon.data._sources import Table, find
-from gnomon.errors import DataError, EmptyError, RangeError, public
+from gnomon.errors import DataError, EmptyError, RangeError
 
 IMAGE_COLUMNS = ("image", "images", "img")
 LABEL_COLUMNS = ("label", "labels", "fine_label", "y", "target", "class")
@@ -24,7 +24,6 @@ _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP")  # those of Pillow's ma
 _MOST_PIXELS = 2**26  # per image: a file of a few kB can decode to any number
 
 
-@public
 @checked
 def load_images(name: str, split: str, *, data_dir: Path | None = None, limit: int | None = None) -> Samples:
     """The images of a split and their classes, in the order in which the data set holds them.

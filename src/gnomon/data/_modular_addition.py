@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._kinds import checked
-from gnomon.errors import RangeError, public
+from gnomon.errors import RangeError
 
 
 class Tokens(NamedTuple):
@@ -24,7 +24,6 @@ class Tokens(NamedTuple):
     labels: Int[Tensor, "n"]
 
 
-@public
 @checked
 def modular_addition(p: int = 113, fraction: float = 0.3, *, generator: torch.Generator) -> tuple[Tokens, Tokens]:
     r"""The p² sums $a + b \bmod p$, split at random into train and test.

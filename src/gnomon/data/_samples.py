@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._kinds import checked, kinds_of
-from gnomon.errors import ArgumentTypeError, RangeError, ShapeError, public
+from gnomon.errors import ArgumentTypeError, RangeError, ShapeError
 
 Numbers = float | int | Sequence[float | int]
 """One for all channels, or one for each."""
@@ -27,7 +27,6 @@ class Samples(NamedTuple):
     labels: Int[Tensor, "n"]
 
 
-@public
 @checked
 def standardise(train: Samples, *others: Samples) -> tuple[Samples, ...]:
     r"""Give every feature of `train` mean 0 and standard deviation 1, and map the others by the same affine function.
@@ -80,7 +79,6 @@ def standardise(train: Samples, *others: Samples) -> tuple[Samples, ...]:
     return tuple(_rescaled(name, part, mean, deviation) for name, part in zip(names, moved, strict=True))
 
 
-@public
 @checked
 def normalise(samples: Samples, mean: Numbers, std: Numbers) -> Samples:
     r"""Shift and scale by given numbers, $x \mapsto (x - m) / s$: one for all, or one per channel.

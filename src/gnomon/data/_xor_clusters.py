@@ -7,10 +7,8 @@ import torch
 from gnomon import _checks
 from gnomon._kinds import checked
 from gnomon.data._samples import Samples
-from gnomon.errors import public
 
 
-@public
 @checked
 def xor_clusters(
     n: int, d: int, *, noise: float | int = 0.05, generator: torch.Generator, dtype: torch.dtype = torch.float32

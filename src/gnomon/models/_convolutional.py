@@ -7,11 +7,9 @@ from torch import nn
 
 from gnomon import _checks
 from gnomon._kinds import checked
-from gnomon.errors import public
 from gnomon.models._build import size
 
 
-@public
 @checked
 def cnn(widths: tuple[int, ...] = (3, 32, 64, 128, 10), *, generator: torch.Generator | None = None) -> nn.Sequential:
     r"""A ReLU network of 3 × 3 convolutions and two linear layers, without biases; Kaiming's initialisation.

@@ -74,7 +74,6 @@ class DenseNet(nn.Module):
         return self.head(self.features(x))
 
 
-@public
 @checked
 def densenet40(
     channels: int = 3, classes: int = 10, *, growth: int = 12, generator: torch.Generator | None = None
@@ -98,7 +97,6 @@ def densenet40(
     return densenet(channels, classes, (12, 12, 12), growth, 16, False, generator)
 
 
-@public
 @checked
 def densenet100(
     channels: int = 3, classes: int = 10, *, growth: int = 12, generator: torch.Generator | None = None
@@ -107,7 +105,6 @@ def densenet100(
     return densenet(channels, classes, (16, 16, 16), growth, 2 * growth, True, generator)
 
 
-@public
 @checked
 def densenet201(
     channels: int = 3, classes: int = 10, *, growth: int = 32, generator: torch.Generator | None = None
@@ -121,7 +118,6 @@ def densenet201(
     return densenet(channels, classes, (6, 12, 48, 32), growth, 2 * growth, True, generator)
 
 
-@public
 @checked
 def densenet250(
     channels: int = 3, classes: int = 10, *, growth: int = 24, generator: torch.Generator | None = None

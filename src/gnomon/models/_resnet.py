@@ -5,7 +5,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gnomon._kinds import checked
-from gnomon.errors import public
 from gnomon.models._build import build
 
 
@@ -93,7 +92,6 @@ class ResNet(nn.Module):
         return self.head(self.features(x))
 
 
-@public
 @checked
 def resnet18(
     channels: int = 3, classes: int = 10, *, width: int = 64, generator: torch.Generator | None = None
@@ -116,7 +114,6 @@ def resnet18(
     return resnet(channels, classes, BasicBlock, (2, 2, 2, 2), width, generator)
 
 
-@public
 @checked
 def resnet34(
     channels: int = 3, classes: int = 10, *, width: int = 64, generator: torch.Generator | None = None
@@ -125,7 +122,6 @@ def resnet34(
     return resnet(channels, classes, BasicBlock, (3, 4, 6, 3), width, generator)
 
 
-@public
 @checked
 def resnet50(
     channels: int = 3, classes: int = 10, *, width: int = 64, generator: torch.Generator | None = None

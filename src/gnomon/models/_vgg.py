@@ -4,7 +4,6 @@ import torch
 from torch import Tensor, nn
 
 from gnomon._kinds import checked
-from gnomon.errors import public
 from gnomon.models._build import build
 
 
@@ -38,7 +37,6 @@ class VGG(nn.Module):
         return self.head(self.features(x))
 
 
-@public
 @checked
 def vgg11(channels: int = 3, classes: int = 10, *, width: int = 64, generator: torch.Generator | None = None) -> VGG:
     """VGG-11 for small images: its eight convolutions with BatchNorm, and one linear layer in place of its three.
@@ -61,7 +59,6 @@ def vgg11(channels: int = 3, classes: int = 10, *, width: int = 64, generator: t
     return vgg(channels, classes, (1, 1, 2, 2, 2), width, generator)
 
 
-@public
 @checked
 def vgg13(channels: int = 3, classes: int = 10, *, width: int = 64, generator: torch.Generator | None = None) -> VGG:
     """VGG-13 for small images: as `vgg11`, with two convolutions in every stage (configuration B)."""

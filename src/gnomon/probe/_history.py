@@ -11,9 +11,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon._extras import extra
-from gnomon._kinds import checked
 from gnomon._lines import append_line, not_written
-from gnomon.errors import DataError, RangeError, public, within
+from gnomon.errors import ArgumentTypeError, DataError, RangeError, public, within
 from gnomon.history import Verdict, corpus, verdict
 from gnomon.probe._about import About
 from gnomon.probe._html import table
@@ -91,7 +90,6 @@ class History:
         return history
 
     @within("History")
-    @checked
     def append(self, reading: Reading) -> None:
         """Adds a reading, replacing those at its step and after it; one at the last step with other names joins it.
 
@@ -100,6 +98,8 @@ class History:
             DataError: if a quantity has the name of something else that a line holds, or the line cannot be written;
                 then nothing of it remains.
         """
+        if not isinstance(reading, Reading):
+            raise ArgumentTypeError("reading", "a Reading", type(reading).__name__, "Pass what a probe returns.")
         row = row_of(reading, samples=self._samples)
         if self.path is not None:
             try:

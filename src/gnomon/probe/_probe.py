@@ -13,7 +13,7 @@ from gnomon import _checks
 from gnomon._kinds import checked
 from gnomon._warn import warn
 from gnomon.autodiff import RTOL, Places, Positions, at_positions, named_layers
-from gnomon.errors import ConvergenceError, EmptyError, GnomonError, RangeError, public, within
+from gnomon.errors import ConvergenceError, EmptyError, GnomonError, RangeError, within
 from gnomon.probe._cost import Cost, Meter
 from gnomon.probe._derived import require_layers, require_one_layer
 from gnomon.probe._dry_run import dry_run, raise_together, ready
@@ -131,7 +131,6 @@ class Probe:
         irrespective of the number of samples.
     """
 
-    @public
     @checked
     def __init__(
         self,

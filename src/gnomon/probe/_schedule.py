@@ -12,7 +12,6 @@ from gnomon.errors import ArgumentTypeError, RangeError, public, within
 Schedule = Callable[[int], bool]
 
 
-@public
 @checked
 def every(steps: int) -> Schedule:
     """At step 0 and each multiple of `steps`.
@@ -43,7 +42,6 @@ def at(*steps: int) -> Schedule:
     return lambda step: operator.index(step) in due
 
 
-@public
 @checked
 def log_spaced(per_decade: int) -> Schedule:
     """At step 0 and `per_decade` times in each factor of ten, evenly on a log axis; every step where these are dense.
