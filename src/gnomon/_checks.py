@@ -202,15 +202,23 @@ def settings(*settings: tuple[str, object, str, bool]) -> None:
         raise RangeError(None, "; ".join(wrong), None, f"Change {'these' if len(wrong) > 1 else 'it'}.")
 
 
-def whole(value: object, least: int | None = None) -> bool:
-    """Whether this is a whole number, of Python, NumPy or torch, and at least this large; True and False are none."""
+def whole_number(
+    name: str, value: object, least: int | None = None, most: int | None = None, *, optional: bool = False
+) -> tuple[str, object, str, bool]:
+    """The setting that is right if it is a whole number within these bounds, or None if it is `optional`."""
+    bounds = "" if least is None else f" of at least {least}" if most is None else f" from {least} to {most}"
+    return name, value, f"a whole number{bounds}", (optional and value is None) or whole(value, least, most)
+
+
+def whole(value: object, least: int | None = None, most: int | None = None) -> bool:
+    """Whether this is a whole number, of Python, NumPy or torch, within these bounds; True and False are none."""
     if isinstance(value, bool):
         return False
     try:
         number = operator.index(cast(SupportsIndex, value))
     except TypeError:
         return False
-    return least is None or number >= least
+    return (least is None or number >= least) and (most is None or number <= most)
 
 
 def is_floating(dtype: object) -> bool:

@@ -380,7 +380,7 @@ def test_bad_options_are_one_line(complaint, options, words):
 def test_what_one_output_lacks_is_said_in_a_sentence(folder, measured):
     torch.save(mlp((6, 8, 1), bias=True).state_dict(), "one.pt")
     _, said = measured("one.pt", "nets:one", "some.npz")
-    assert "expected classes at least 2 and whole, got 1. Change it" in said
+    assert "expected classes a whole number of at least 2, got 1. Change it" in said
     assert "got None" not in said
 
 
@@ -455,7 +455,7 @@ def test_what_the_network_lacks_is_said_and_left_out(folder, measured):
     torch.testing.assert_close(found["quantities"]["nc1"]["value"], expected)
     torch.save(mlp((6, 8, 1), bias=True).state_dict(), "one.pt")
     np.savez("zeros.npz", x=numbers(N, 6).numpy(), y=np.zeros(N, int))
-    assert "expected classes at least 2 and whole, got 1" in measured("one.pt", "nets:one", "zeros.npz")[1]
+    assert "expected classes a whole number of at least 2, got 1" in measured("one.pt", "nets:one", "zeros.npz")[1]
 
 
 def test_another_layer_has_its_own_features(measured):

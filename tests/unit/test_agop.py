@@ -388,7 +388,7 @@ def test_bad_use_is_named():
     model, x = mlp((5, 6, 2)), normal(4, 5).float()
     with pytest.raises(EmptyError, match=r"AGOP\(layers\): expected at least one layer, got none"):
         AGOP([])
-    with pytest.raises(RangeError, match=r"layers different names, got .*; sketch at least 1 and whole, got 0"):
+    with pytest.raises(RangeError, match=r"layers different names, got .*; sketch a whole number of at least 1, got 0"):
         AGOP(["0", "0"], sketch=0)
     for layers in (["head"], "head"):
         with pytest.raises(RangeError, match=r"AGOP.update\(layers\): expected one of 0, 1, 2, got 'head'"):

@@ -122,7 +122,7 @@ def test_the_largest_norm_that_the_dtype_holds(loss, classes):
 def test_bad_input_is_named():
     x, labels = normal(3, 4), torch.tensor([0, 1, 2])
     with pytest.raises(
-        RangeError, match=r"expected classes a whole number from 2 on, got 1; norm finite and at least 0, "
+        RangeError, match=r"expected classes a whole number of at least 2, got 1; norm finite and at least 0, "
     ):
         aligned_jacobian(x, labels, 1, -1.0)
     for classes in (2.5, 3.0, math.nan):

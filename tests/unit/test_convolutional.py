@@ -65,8 +65,8 @@ def test_sizes_of_images(widths, sizes):
     [
         ((), r"widths at least three, got \(\)"),
         ((3, 10), r"widths at least three, got \(3, 10\)"),
-        ((3, 0, 10), "width at least 1 and whole, got 0"),
-        ((1.5, 3, 4), r"width at least 1 and whole, got 1\.5"),
+        ((3, 0, 10), "width a whole number of at least 1, got 0"),
+        ((1.5, 3, 4), r"width a whole number of at least 1, got 1\.5"),
     ],
 )
 def test_widths_are_checked(widths, says):

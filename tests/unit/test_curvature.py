@@ -389,7 +389,7 @@ def test_what_does_not_go_together_is_named():
         gnomon.hessian_eigenvalues(model, x, labels, k=52)
     with pytest.raises(
         RangeError,
-        match=r"commutator_defect: expected pairs a whole number from 6 on, got 5; batch a whole .* from 1 on, got 0",
+        match=r"commutator_defect: expected pairs a whole number of at least 6, got 5; batch a .* least 1, got 0",
     ):
         gnomon.commutator_defect(model, x, labels, pairs=5, batch=0)
     with pytest.raises(

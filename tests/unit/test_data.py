@@ -102,7 +102,7 @@ def test_digits_accept_the_ends(train):
 @pytest.mark.bad_input
 @pytest.mark.parametrize("train", [-1, 0, 1797, 5.5])
 def test_digits_reject_what_leaves_a_side_empty(train):
-    with pytest.raises(RangeError, match=rf"digits: expected train whole and from 1 to 1796, got {train!r}\."):
+    with pytest.raises(RangeError, match=rf"digits: expected train a whole number from 1 to 1796, got {train!r}\."):
         digits(train, generator=seeded())
 
 

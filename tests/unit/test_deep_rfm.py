@@ -242,10 +242,13 @@ def test_equal_points_are_named(monkeypatch):
 def test_bad_input_is_named():
     X, y = clusters()
     with pytest.raises(
-        RangeError, match=r"depth at least 0 and whole, got -1; ridge finite and at least 0, got inf; iterations"
+        RangeError,
+        match=r"depth a whole number of at least 0, got -1; ridge finite and at least 0, got inf; iterations",
     ):
         DeepRFM(depth=-1, ridge=math.inf, iterations=0).fit(X, y)
-    with pytest.raises(RangeError, match=r"depth at least 0 and whole, got 1.5; .* random_state at .* whole, got None"):
+    with pytest.raises(
+        RangeError, match=r"depth a whole number of at least 0, got 1.5; .* random_state a whole .*, got None"
+    ):
         DeepRFM(depth=1.5, iterations=1.5, random_state=None).fit(X, y)
     with pytest.raises(
         RangeError, match=r"DeepRFM.fit\(X\): expected variances that torch.float64 can hold, got larger"

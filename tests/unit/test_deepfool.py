@@ -220,7 +220,7 @@ def test_bad_input_is_named():
     model, x = net(3, 4), normal(5, 3)
     with pytest.raises(RangeError, match=r"deepfool: expected overshoot above 0 and finite, got 0; max_steps at least"):
         deepfool(model, x, overshoot=0, max_steps=0)
-    with pytest.raises(RangeError, match=r"deepfool: expected max_steps at least 1 and whole, got 2.5"):
+    with pytest.raises(RangeError, match=r"deepfool: expected max_steps a whole number of at least 1, got 2.5"):
         deepfool(model, x, max_steps=2.5)
     with pytest.raises(ShapeError, match=r"deepfool\(model\): expected at least 2 outputs, got 1. Add a class."):
         deepfool(net(3, 1), x)

@@ -133,7 +133,7 @@ def test_the_generator_decides_and_nothing_else():
 
 @every_network
 def test_bad_settings_are_listed_together(network):
-    says = "expected channels at least 1 and whole, got 0; growth at least 1 and whole, got -1"
+    says = "expected channels a whole number of at least 1, got 0; growth a whole number of at least 1, got -1"
     with pytest.raises(RangeError, match=rf"{network.__name__}: {says}"):
         network(0, growth=-1)
 
@@ -142,5 +142,7 @@ def test_bad_settings_are_listed_together(network):
 @every_network
 @pytest.mark.parametrize("size", [1.5, 2.0])
 def test_sizes_are_whole(network, size):
-    with pytest.raises(RangeError, match=rf"{network.__name__}: expected growth at least 1 and whole, got {size!r}"):
+    with pytest.raises(
+        RangeError, match=rf"{network.__name__}: expected growth a whole number of at least 1, got {size!r}"
+    ):
         network(growth=size)

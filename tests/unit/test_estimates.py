@@ -301,7 +301,9 @@ def test_the_first_singular_values_of_few_outputs_are_exact():
 def test_a_number_of_singular_values_out_of_range_is_named():
     model, x = many_outputs()
     for k in (0, 41, 1.5):
-        with pytest.raises(RangeError, match=rf"singular_values: expected k from 1 to 40, got {k}. Change it."):
+        with pytest.raises(
+            RangeError, match=rf"singular_values: expected k a whole number from 1 to 40, got {k}. Change it."
+        ):
             gnomon.singular_values(model, x, k=k)
 
 
@@ -310,15 +312,15 @@ def test_settings_out_of_range_are_named():
     model, x = many_outputs()
     operator = JacobianOperator(model, x)
     with pytest.raises(
-        RangeError, match=r"jacobian_norm: expected rtol above 0, got 0; passes a whole number from 16 on, got 3"
+        RangeError, match=r"jacobian_norm: expected rtol above 0, got 0; passes a whole number of at least 16, got 3"
     ):
         gnomon.jacobian_norm(operator, rtol=0, passes=3)
     with pytest.raises(
-        RangeError, match=r"Probe: expected rtol of 0 or above, got -1; passes a whole number from 16 on, got 1"
+        RangeError, match=r"Probe: expected rtol of 0 or above, got -1; passes a whole number of at least 16, got 1"
     ):
         Probe(model, x, QUANTITIES, rtol=-1, passes=1)
     for many in (gnomon.jacobian_norm, lambda operator, passes: Probe(model, x, QUANTITIES, passes=passes)):
-        with pytest.raises(RangeError, match=r"expected passes a whole number from 16 on, got 20\.5"):
+        with pytest.raises(RangeError, match=r"expected passes a whole number of at least 16, got 20\.5"):
             many(operator, passes=20.5)
 
 

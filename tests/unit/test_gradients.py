@@ -262,7 +262,8 @@ def test_sizes_are_whole_numbers_of_any_kind():
     found = [gnomon.gradient_disparity(model, x, labels, batches=2, size=size) for size in (2, np.int64(2))]
     assert torch.equal(found[0].value, found[1].value)
     with pytest.raises(
-        RangeError, match=r"expected batches a whole number from 2 on, got 2\.5; size a whole number from 2 on, got 1\."
+        RangeError,
+        match=r"expected batches a whole number of at least 2, got 2\.5; size a whole number of at least 2, got 1\.",
     ):
         gnomon.gradient_disparity(model, x, labels, batches=2.5, size=1)
 
@@ -284,7 +285,7 @@ def test_what_has_no_gradient_or_no_spread_is_named():
     assert gnomon.gradient_disparity(flat, x, labels, rescaled=False).value > 0
     with pytest.raises(EmptyError, match=r"GradientSums.compute\(x\): expected samples, got none"):
         gnomon.GradientSums().compute()
-    with pytest.raises(RangeError, match=r"GradientSums: expected batches a whole number from 2 on, got 1"):
+    with pytest.raises(RangeError, match=r"GradientSums: expected batches a whole number of at least 2, got 1"):
         gnomon.GradientSums(batches=1)
     with pytest.raises(
         UnsupportedModuleError, match=r"batch_gradients\(model\): expected parameters that require grad"

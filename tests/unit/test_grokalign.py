@@ -391,7 +391,7 @@ def test_bad_settings_are_listed_together():
 @pytest.mark.bad_input
 def test_bad_batches_are_named():
     model, x = zoo("mlp")
-    with pytest.raises(RangeError, match=r"projections a whole number from 1 on, got 1\.5"):
+    with pytest.raises(RangeError, match=r"projections a whole number of at least 1, got 1\.5"):
         GrokAlign(1.0, projections=1.5)
     shape = r"\(model\): expected outputs of shape \(n, c\), got shape \(n, 3, 1\)"
     both = GrokAlign(1.0, every=9).logits_and_penalty

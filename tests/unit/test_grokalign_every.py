@@ -167,7 +167,7 @@ def test_it_stays_a_frozen_setting_that_can_be_compared_and_copied():
 @pytest.mark.bad_input
 @pytest.mark.parametrize("every", [0, -1, 1.5])
 def test_k_is_a_whole_number(every):
-    with pytest.raises(RangeError, match=rf"GrokAlign: expected every a whole number from 1 on, got {every}"):
+    with pytest.raises(RangeError, match=rf"GrokAlign: expected every a whole number of at least 1, got {every}"):
         GrokAlign(1.0, every=every)
 
 

@@ -379,7 +379,7 @@ def test_bad_settings_are_listed_together(parameter):
 
 @pytest.mark.bad_input
 def test_a_window_is_a_whole_number(parameter):
-    with pytest.raises(RangeError, match=r"GrokfastMA: expected window a whole number from 1 on, got 2.5"):
+    with pytest.raises(RangeError, match=r"GrokfastMA: expected window a whole number of at least 1, got 2.5"):
         GrokfastMA([parameter], 2.5)
 
 

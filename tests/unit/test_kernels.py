@@ -360,9 +360,9 @@ def test_bad_input_is_named():
             LaplaceKernel(wrong)
         with pytest.raises(RangeError, match="GaussianKernel: expected bandwidth finite and above 0"):
             GaussianKernel(wrong)
-    with pytest.raises(RangeError, match="ReLUFeatures: expected width at least 1 and whole, got 0"):
+    with pytest.raises(RangeError, match="ReLUFeatures: expected width a whole number of at least 1, got 0"):
         ReLUFeatures(0)
-    with pytest.raises(RangeError, match="width at least 1 and whole, got 0; norm 'l2' or 'l1', got 'l3'"):
+    with pytest.raises(RangeError, match="width a whole number of at least 1, got 0; norm 'l2' or 'l1', got 'l3'"):
         FourierFeatures(0, 1.0, "l3")
     with pytest.raises(RangeError, match="FourierFeatures: expected bandwidth finite"):
         FourierFeatures(1, 0.0)

@@ -241,7 +241,7 @@ def test_bad_input_is_named():
         LinearDeepRFM(GRAM, LABELS, kernel_ridge=0.3, feature_ridge=1.0, scaling="printed")
     for depth in (0, 2.5, math.nan):
         with pytest.raises(
-            RangeError, match=rf"LinearDeepRFM.run: expected depth a whole number from 1 on, got {depth!r}"
+            RangeError, match=rf"LinearDeepRFM.run: expected depth a whole number of at least 1, got {depth!r}"
         ):
             LinearDeepRFM(GRAM, LABELS, **good).run(depth)
 

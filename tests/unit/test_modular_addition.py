@@ -63,5 +63,7 @@ def test_both_sides_need_a_pair(fraction):
 @pytest.mark.bad_input
 @pytest.mark.parametrize("p", [1, 5.0, 2**31])
 def test_the_modulus_is_checked(p):
-    with pytest.raises(RangeError, match=rf"modular_addition\(p\): expected at least 2, whole and below 2³¹, got {p}"):
+    with pytest.raises(
+        RangeError, match=rf"modular_addition\(p\): expected a whole number of at least 2 and below 2³¹, got {p}"
+    ):
         modular_addition(p, generator=seeded())

@@ -432,7 +432,7 @@ def test_one_error_says_all_that_lacks():
             gnomon.nc1,
             lambda m, x, y: (mlp((5, 8, 1)).double(), x, y),
             RangeError,
-            r"expected classes at least 2 and whole, got 1",
+            r"expected classes a whole number of at least 2, got 1",
         ),
         (gnomon.nfa_table, lambda m, x, y: (nn.Flatten(), x, y), EmptyError, r"expected at least one linear layer"),
         (
@@ -519,7 +519,7 @@ def test_what_only_few_samples_lack_is_not_refused():
         ({"quantities": ["accuracy"]}, r"expected functions whose arguments have names, got 'accuracy'\. Wrap it"),
         ({"layers": 3}, r"Probe: expected layers a name or a list of names, got 3\. Change"),
         ({"head": 3}, r"Probe: expected head a name or a list of names, got 3\. Change"),
-        ({"passes": 20.5}, r"Probe: expected passes a whole number from 16 on, got 20\.5"),
+        ({"passes": 20.5}, r"Probe: expected passes a whole number of at least 16, got 20\.5"),
         ({"data": (torch.ones(2, 3),) * 3}, r"Probe\(data\): expected samples, alone or with labels, got 3 parts"),
     ],
 )

@@ -179,14 +179,15 @@ def test_local_complexity_counts_by_depth():
     assert (local_complexity(model, x, tight, generator=generator) == 1).all()
     assert (wide[:, 1] > 1).all()
     with pytest.raises(
-        RangeError, match=r"local_complexity: expected radius finite and above 0, got 0; sides a whole number from 3 on"
+        RangeError,
+        match=r"local_complexity: expected radius finite and above 0, got 0; sides a whole number of at least 3",
     ):
         local_complexity(model, x, 0, sides=2)
 
 
 @pytest.mark.bad_input
 def test_a_disc_has_a_whole_number_of_sides():
-    with pytest.raises(RangeError, match=r"local_complexity: expected sides a whole number from 3 on, got 4\.5"):
+    with pytest.raises(RangeError, match=r"local_complexity: expected sides a whole number of at least 3, got 4\.5"):
         local_complexity(mlp((2, 4, 2)).eval(), torch.rand(1, 2), 0.1, sides=4.5)
 
 

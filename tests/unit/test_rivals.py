@@ -603,8 +603,8 @@ def test_states_with_other_entries_are_refused(make, state, got):
     [
         (lambda w: GrokAlign(1.0), None, "a mapping, got NoneType"),
         (gnomon.GrokfastMA, [1], "a mapping, got list"),
-        (lambda w: GrokAlign(1.0), {"calls": -3}, "calls that are a whole number from 0 on, got -3"),
-        (OrthoGrad, {"steps": "3"}, "steps that are a whole number from 0 on, got '3'"),
+        (lambda w: GrokAlign(1.0), {"calls": -3}, "calls that are a whole number of at least 0, got -3"),
+        (OrthoGrad, {"steps": "3"}, "steps that are a whole number of at least 0, got '3'"),
         (SpectralNormPenalty, {"directions": [3]}, "directions that are tensors, got others"),
         (WeightNormConstraint, {"norm": torch.ones(3)}, r"a norm that is one .* above 0, got shape \(3,\)"),
         (WeightNormConstraint, {"norm": torch.tensor(-1.0)}, "a norm that is one number, finite and above 0, got -1"),
@@ -685,7 +685,7 @@ def test_numbers_of_numpy_are_numbers():
     torch.testing.assert_close(ours.deviations, theirs.deviations, rtol=0, atol=0)
     ours = gnomon.hessian_trace(model, x, labels, seed=np.int64(7), passes=np.int64(16))
     torch.testing.assert_close(ours.value, gnomon.hessian_trace(model, x, labels, seed=7, passes=16).value)
-    with pytest.raises(RangeError, match=r"every a whole number from 1 on, got 2.0"):
+    with pytest.raises(RangeError, match=r"every a whole number of at least 1, got 2.0"):
         gnomon.GrokAlign(0.1, every=2.0)
 
 

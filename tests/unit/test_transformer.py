@@ -125,7 +125,7 @@ def test_probes_look_from_the_embeddings():
 
 
 def test_sizes_are_checked():
-    with pytest.raises(RangeError, match="OneLayerTransformer: expected hidden at least 1 and whole, got 0"):
+    with pytest.raises(RangeError, match="OneLayerTransformer: expected hidden a whole number of at least 1, got 0"):
         OneLayerTransformer(3, 2, hidden=0)
     with pytest.raises(RangeError, match=r"OneLayerTransformer\(heads\): expected a divisor of the width, 6, got 4"):
         OneLayerTransformer(3, 2, width=6)
@@ -135,7 +135,9 @@ def test_sizes_are_checked():
 @pytest.mark.parametrize("sizes", [{"heads": 2.0}, {"tokens": 6.5}, {"width": "8"}])
 def test_sizes_are_whole(sizes):
     ((name, size),) = sizes.items()
-    with pytest.raises(RangeError, match=rf"OneLayerTransformer: expected {name} at least 1 and whole, got {size!r}"):
+    with pytest.raises(
+        RangeError, match=rf"OneLayerTransformer: expected {name} a whole number of at least 1, got {size!r}"
+    ):
         OneLayerTransformer(**({"tokens": 6, "outputs": 5, "width": 8} | sizes))
 
 

@@ -63,5 +63,5 @@ def test_noise_that_the_dtype_does_not_hold(dtype, noise):
 @pytest.mark.bad_input
 @pytest.mark.parametrize("n", [3.5, 3.0])
 def test_numbers_of_samples_are_whole(n):
-    with pytest.raises(RangeError, match=rf"expected n at least 1 and whole, got {n!r}"):
+    with pytest.raises(RangeError, match=rf"expected n a whole number of at least 1, got {n!r}"):
         xor_clusters(n, 4, generator=seeded())

@@ -40,7 +40,7 @@ def digits(
         (0.0, 16.0)
     """
     _checks.settings(
-        ("train", train, f"whole and from 1 to {_SIZE - 1}", _checks.whole(train, 1) and train < _SIZE),
+        _checks.whole_number("train", train, 1, _SIZE - 1),
         ("dtype", dtype, "of floating point", _checks.is_floating(dtype)),
     )
     x, labels = extra("digits", "sklearn.datasets", "lab").load_digits(return_X_y=True)

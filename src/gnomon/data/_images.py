@@ -57,7 +57,7 @@ def load_images(name: str, split: str, *, data_dir: Path | None = None, limit: i
     table = find(name, split, data_dir)
     if table.rows == 0:
         raise EmptyError("split", "images", f"no rows in {table.where}", "Choose another split.")
-    if limit is not None and not (_checks.whole(limit, 1) and limit <= table.rows):
+    if limit is not None and not _checks.whole(limit, 1, table.rows):
         raise RangeError(
             "limit",
             f"a whole number from 1 to {table.rows}, the rows of {table.where}",

@@ -51,8 +51,8 @@ def modular_addition(p: int = 113, fraction: float = 0.3, *, generator: torch.Ge
         >>> bool((train.tokens[:, :2].sum(1) % 5 == train.labels).all())
         True
     """
-    if not (_checks.whole(p, 2) and p < 2**31):
-        raise RangeError("p", "at least 2, whole and below 2³¹", p, "Take a prime.")
+    if not _checks.whole(p, 2, 2**31 - 1):
+        raise RangeError("p", "a whole number of at least 2 and below 2³¹", p, "Take a prime.")
     p = operator.index(p)  # from NumPy and torch too
     if not 0 <= fraction <= 1:
         raise RangeError("fraction", "a share from 0 to 1", fraction, "Pass one below 1.")

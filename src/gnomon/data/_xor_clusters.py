@@ -45,8 +45,8 @@ def xor_clusters(
     """
     largest = torch.finfo(dtype).max if _checks.is_floating(dtype) else math.inf
     _checks.settings(
-        ("n", n, "at least 1 and whole", _checks.whole(n, 1)),
-        ("d", d, "at least 2 and whole", _checks.whole(d, 2)),
+        _checks.whole_number("n", n, 1),
+        _checks.whole_number("d", d, 2),
         ("noise", noise, f"at least 0 and finite in {dtype}", 0 <= noise <= largest),
         ("dtype", dtype, "of floating point", _checks.is_floating(dtype)),
     )

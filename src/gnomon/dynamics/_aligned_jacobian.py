@@ -63,7 +63,7 @@ def aligned_jacobian(
                  [0.0000, 0.5000]]])
     """
     _checks.settings(
-        ("classes", classes, "a whole number from 2 on", _checks.whole(classes, 2)),
+        _checks.whole_number("classes", classes, 2),
         ("norm", norm, "finite and at least 0", 0 <= norm < math.inf),
         ("loss", loss, "'cross_entropy' or 'mse'", loss in ("cross_entropy", "mse")),
     )

@@ -159,10 +159,10 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
         _checks.settings(
             ("kernel", self.kernel, "with value and slope", isinstance(self.kernel, Kernel)),
             ("feature_map", self.feature_map, "with draw and apply", isinstance(self.feature_map, FeatureMap)),
-            ("depth", self.depth, "at least 0 and whole", _checks.whole(self.depth, 0)),
+            _checks.whole_number("depth", self.depth, 0),
             ("ridge", self.ridge, "finite and at least 0", 0 <= self.ridge < np.inf),
-            ("iterations", self.iterations, "at least 1 and whole", _checks.whole(self.iterations, 1)),
-            ("random_state", self.random_state, "at least 0 and whole", _checks.whole(self.random_state, 0)),
+            _checks.whole_number("iterations", self.iterations, 1),
+            _checks.whole_number("random_state", self.random_state, 0),
         )
         samples, given = validate_data(self, X, y, dtype=np.float64, order="C", ensure_min_samples=2)
         check_classification_targets(given)

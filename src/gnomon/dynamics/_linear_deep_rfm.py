@@ -131,7 +131,7 @@ class LinearDeepRFM:
         Cost: O(n³) for the first layer, O(n k²) for each further one. The factors are differentiable in the Gram
             matrix, the distances are not.
         """
-        _checks.settings(("depth", depth, "a whole number from 1 on", _checks.whole(depth, 1)))
+        _checks.settings(_checks.whole_number("depth", depth, 1))
         factors = [self.first()]
         while len(factors) < depth:
             factors.append(self.next(factors[-1]))

@@ -56,7 +56,7 @@ class ReLUFeatures:
 
     @public
     def __post_init__(self) -> None:
-        _checks.settings(("width", self.width, "at least 1 and whole", _checks.whole(self.width, 1)))
+        _checks.settings(_checks.whole_number("width", self.width, 1))
 
     @full_precision
     def draw(self, inputs: int, generator: torch.Generator) -> dict[str, Tensor]:
@@ -113,7 +113,7 @@ class FourierFeatures:
     @public
     def __post_init__(self) -> None:
         _checks.settings(
-            ("width", self.width, "at least 1 and whole", _checks.whole(self.width, 1)),
+            _checks.whole_number("width", self.width, 1),
             ("norm", self.norm, "'l2' or 'l1'", self.norm in ("l2", "l1")),
         )
         check_bandwidth(self.bandwidth)

@@ -135,6 +135,6 @@ def _given(frequencies: Sequence[int], shares: Float[Tensor, "q"]) -> Bool[Tenso
     there = range(1, len(shares) + 1)
     named = [*frequencies]
     _checks.settings(
-        ("frequencies", frequencies, f"whole, from 1 to {len(shares)}", all(k in there for k in named)),
+        ("frequencies", frequencies, f"whole numbers from 1 to {len(shares)}", all(k in there for k in named)),
     )
     return torch.tensor([k in named for k in there], device=shares.device)

@@ -67,8 +67,7 @@ def top_eigenvectors(
     else:
         _, roots, vectors = torch.linalg.svd(held.rows, full_matrices=False)
         values = roots.square()
-    allowed = _checks.whole(count, 1) and count <= len(values)
-    _checks.settings(("count", count, f"a whole number from 1 to {len(values)}", allowed))
+    _checks.settings(_checks.whole_number("count", count, 1, len(values)))
     axes = vectors.shape[1:] if shape is None else tuple(shape)
     if math.prod(axes) != vectors.shape[1]:
         raise ShapeError("shape", f"axes of {vectors.shape[1]} entries together", axes, "Pass the shape of one input.")

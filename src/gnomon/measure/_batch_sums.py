@@ -22,8 +22,8 @@ class BatchSums:
 
     def __init__(self, loss: Loss, batches: int, seed: int, memory: int | None) -> None:
         _checks.settings(
-            ("batches", batches, "a whole number from 2 on", _checks.whole(batches, 2)),
-            ("seed", seed, "a whole number", _checks.whole(seed)),
+            _checks.whole_number("batches", batches, 2),
+            _checks.whole_number("seed", seed),
         )
         self._loss, self._batches = loss, batches
         self._budget = budget_of(memory)

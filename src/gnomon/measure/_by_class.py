@@ -53,7 +53,7 @@ def _further(
 
 def check_samples(features: Tensor, labels: Tensor, classes: int) -> None:
     """Raises unless the features (n *p) are finite and the labels (n) are classes."""
-    _checks.settings(("classes", classes, "at least 2 and whole", _checks.whole(classes, 2)))
+    _checks.settings(_checks.whole_number("classes", classes, 2))
     _checks.samples(features=features)
     _checks.finite(features=features)
     _checks.class_labels(labels, len(features), classes)

@@ -47,8 +47,8 @@ class Accuracy:
         most = MOST if passes is None else passes
         _checks.settings(
             ("rtol", rtol, "above 0", 0 < rtol < math.inf),
-            ("passes", passes, "a whole number from 16 on", _checks.whole(most, 16)),
-            ("seed", seed, "a whole number", _checks.whole(seed)),
+            _checks.whole_number("passes", most, 16),
+            _checks.whole_number("seed", seed),
         )
         return cls(float(rtol), operator.index(most), operator.index(seed))
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from itertools import starmap
 from typing import TypeVar
 
 import torch
@@ -13,18 +12,15 @@ from gnomon import _checks
 Network = TypeVar("Network", bound=nn.Module)
 
 
-def size(name: str, value: int) -> tuple[str, int, str, bool]:
-    """The number as a setting that is right if it is whole and at least 1."""
-    return name, value, "at least 1 and whole", _checks.whole(value, 1)
-
-
 def build(make: Callable[[], Network], generator: torch.Generator | None, **sizes: int) -> Network:
-    """The network that `make` builds, its weights drawn from `generator`; RangeError unless each is a `size`.
+    """The network that `make` builds, its weights drawn from `generator`.
+
+    A size that is not a whole number of at least 1 is a RangeError.
 
     Convolution weights are drawn from a normal distribution with variance 2 / fan-out; BatchNorm starts as the
     identity, linear layers with PyTorch's default initialisation.
     """
-    _checks.settings(*starmap(size, sizes.items()))
+    _checks.settings(*(_checks.whole_number(name, value, 1) for name, value in sizes.items()))
     with torch.device("meta"):
         model = make()
     model = model.to_empty(device="cpu")

@@ -7,7 +7,6 @@ from torch import nn
 
 from gnomon import _checks
 from gnomon._kinds import checked
-from gnomon.models._build import size
 
 
 @checked
@@ -31,7 +30,8 @@ def cnn(widths: tuple[int, ...] = (3, 32, 64, 128, 10), *, generator: torch.Gene
         RangeError: if there are fewer than three widths, or one is not whole and positive.
     """
     _checks.settings(
-        ("widths", widths, "at least three", len(widths) >= 3), *(size("width", width) for width in widths)
+        ("widths", widths, "at least three", len(widths) >= 3),
+        *(_checks.whole_number("width", width, 1) for width in widths),
     )
     *blocks, classes = widths
     layers: list[nn.Module] = []

@@ -8,7 +8,6 @@ from torch import nn
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.models._build import size
 
 
 @full_precision
@@ -32,7 +31,7 @@ def mlp(
     most = torch.finfo(torch.get_default_dtype()).max / 2
     _checks.settings(
         ("widths", widths, "at least two", len(widths) >= 2),
-        *(size("width", width) for width in widths),
+        *(_checks.whole_number("width", width, 1) for width in widths),
         ("scale", scale, f"from 0 to {most:.3g}", 0 <= scale <= most),
     )
     layers: list[nn.Module] = []

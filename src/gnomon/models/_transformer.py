@@ -1,7 +1,6 @@
 """A one-layer transformer, as small as the one that learns modular addition."""
 
 import math
-from itertools import starmap
 
 import torch
 from jaxtyping import Float, Integer
@@ -11,7 +10,6 @@ from torch.nn import functional
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import RangeError, ShapeError, public
-from gnomon.models._build import size
 
 
 class OneLayerTransformer(nn.Module):
@@ -55,8 +53,9 @@ class OneLayerTransformer(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        sizes = {"tokens": tokens, "outputs": outputs, "context": context, "width": width, "heads": heads}
-        _checks.settings(*starmap(size, sizes.items()), size("hidden", hidden))
+        sizes = {"tokens": tokens, "outputs": outputs, "context": context}
+        sizes |= {"width": width, "heads": heads, "hidden": hidden}
+        _checks.settings(*(_checks.whole_number(name, value, 1) for name, value in sizes.items()))
         if width % heads:
             raise RangeError(
                 "heads",

@@ -92,7 +92,7 @@ def decision_boundary(regions: Partition, *, ax: Axes | None = None, pixels: int
     """
     require_regions(regions)
     if not _checks.whole(pixels, 1):
-        raise RangeError("pixels", "a whole number, at least 1", pixels, "Leave it out for 240.")
+        raise RangeError("pixels", "a whole number of at least 1", pixels, "Leave it out for 240.")
     left, right, low, high = _box(regions)
     found, many = _classes(regions, pixels), len(style.CLASSES)
     lines = [part for line in regions.decision_boundary() for part in (numbers(line), [[np.nan, np.nan]])]

@@ -151,7 +151,7 @@ class Probe:
         named = [names is None or isinstance(names, Iterable) for names in (layers, head)]
         _checks.settings(
             ("rtol", rtol, "of 0 or above", 0 <= rtol < math.inf),
-            ("passes", passes, "a whole number from 16 on", passes is None or _checks.whole(passes, 16)),
+            _checks.whole_number("passes", passes, 16, optional=True),
             ("layers", layers, "a name or a list of names", named[0]),
             ("head", head, "a name or a list of names", named[1]),
             ("max_overhead", max_overhead, "above 0", max_overhead is None or 0 < max_overhead < math.inf),

@@ -73,7 +73,7 @@ def local_complexity(
     _checks.finite(x=x)
     _checks.settings(
         ("radius", radius, "finite and above 0", 0 < radius < math.inf),
-        ("sides", sides, "a whole number from 3 on", _checks.whole(sides, 3)),
+        _checks.whole_number("sides", sides, 3),
     )
     angles = 2 * math.pi * torch.arange(sides, dtype=torch.float64) / sides
     disc = radius * torch.stack([angles.cos(), angles.sin()], 1)

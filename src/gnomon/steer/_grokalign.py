@@ -124,15 +124,14 @@ class GrokAlign:
     @public
     def __post_init__(self) -> None:
         check_fields(self)
-        counts = [_checks.whole(count, 1) for count in (self.projections, self.every)]
         _checks.settings(
             ("coefficient", self.coefficient, "finite and at least 0", 0 <= self.coefficient < math.inf),
             ("estimator", self.estimator, "'projection' or 'exact'", self.estimator in ("projection", "exact")),
-            ("projections", self.projections, "a whole number from 1 on", counts[0]),
+            _checks.whole_number("projections", self.projections, 1),
             ("level", self.level, "at least 0", self.level is None or 0 <= self.level < math.inf),
             ("fraction", self.fraction, "in (0, 1]", 0 < self.fraction <= 1),
             ("squared", self.squared, "True or False", isinstance(self.squared, bool)),
-            ("every", self.every, "a whole number from 1 on", counts[1]),
+            _checks.whole_number("every", self.every, 1),
         )
 
     @public

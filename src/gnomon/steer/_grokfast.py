@@ -128,7 +128,7 @@ class GrokfastMA(AmplifiedGradients):
         skip_nonfinite: bool = False,
     ) -> None:
         _checks.settings(
-            ("window", window, "a whole number from 1 on", _checks.whole(window, 1)),
+            _checks.whole_number("window", window, 1),
             ("lamb", lamb, "finite and at least 0", 0 <= lamb < math.inf),
         )
         super().__init__(parameters, lamb, skip_nonfinite)

@@ -57,7 +57,7 @@ def require_entries(state_dict: object, where: str, **entries: Any) -> None:  # 
             raise not_the_state(f"one with {name}", ", ".join(map(str, state_dict)) or "an empty one", where)
         value = state_dict[name]
         if kind is int and not _checks.whole(value, 0):
-            raise not_the_state(f"{name} that are a whole number from 0 on", repr(value), where)
+            raise not_the_state(f"{name} that are a whole number of at least 0", repr(value), where)
         if kind is not int and not isinstance(value, kind):
             raise not_the_state(f"one with {name}", f"{name} of {type(value).__name__}", where)
 

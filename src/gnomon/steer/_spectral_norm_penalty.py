@@ -57,10 +57,9 @@ class SpectralNormPenalty:
         iterations: int = 1,
         generator: torch.Generator | None = None,
     ) -> None:
-        counted = _checks.whole(iterations, 1)
         _checks.settings(
             ("coefficient", coefficient, "finite and at least 0", 0 <= coefficient < math.inf),
-            ("iterations", iterations, "a whole number from 1 on", counted),
+            _checks.whole_number("iterations", iterations, 1),
         )
         self.coefficient = coefficient
         self.iterations = iterations

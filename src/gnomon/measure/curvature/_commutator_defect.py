@@ -77,9 +77,9 @@ def commutator_defect(
         True
     """
     _checks.settings(
-        ("pairs", pairs, "a whole number from 6 on", _checks.whole(pairs, 6)),
-        ("batch", batch, "a whole number from 1 on", _checks.whole(batch, 1)),
-        ("seed", seed, "a whole number", _checks.whole(seed)),
+        _checks.whole_number("pairs", pairs, 6),
+        _checks.whole_number("batch", batch, 1),
+        _checks.whole_number("seed", seed),
     )
     matrix = hessian(model, x, labels, loss, memory)
     generator = torch.Generator().manual_seed(int(seed))

@@ -78,9 +78,9 @@ def gradient_disparity(
     fewest = 2 if rescaled else 1
     _checks.settings(
         ("rescaled", rescaled, "True or False", isinstance(rescaled, bool)),
-        ("batches", batches, "a whole number from 2 on", _checks.whole(batches, 2)),
-        ("size", size, f"a whole number from {fewest} on", size is None or _checks.whole(size, fewest)),
-        ("seed", seed, "a whole number", _checks.whole(seed)),
+        _checks.whole_number("batches", batches, 2),
+        _checks.whole_number("size", size, fewest, optional=True),
+        _checks.whole_number("seed", seed),
     )
     _checks.samples(1, x=x, labels=labels)
     _checks.finite(x=x)

@@ -115,7 +115,7 @@ def singular_values(
 def _first(jacobian: JacobianOperator, k: int, accuracy: Accuracy) -> Estimate:
     """The first k singular values of each Jacobian."""
     most = min(jacobian.shape[1], math.prod(jacobian.shape[2:]))
-    _checks.settings(("k", k, f"from 1 to {most}", _checks.whole(k, 1) and k <= most))
+    _checks.settings(_checks.whole_number("k", k, 1, most))
     return estimated(
         jacobian,
         accuracy,

@@ -90,7 +90,7 @@ class AGOP(Metric):
             raise EmptyError("layers", "at least one layer", "none", 'Name one; "" is the input.')
         _checks.settings(
             ("layers", list(layers), "different names", len(set(layers)) == len(layers)),
-            ("sketch", sketch, "at least 1 and whole", sketch is None or _checks.whole(sketch, 1)),
+            _checks.whole_number("sketch", sketch, 1, optional=True),
         )
         super().__init__(**kwargs)
         self.layers = layers

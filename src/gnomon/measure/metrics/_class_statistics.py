@@ -76,7 +76,7 @@ class ClassStatistics(Metric):
 
     @public
     def __init__(self, num_classes: int, **kwargs: object) -> None:
-        _checks.settings(("num_classes", num_classes, "at least 2 and whole", _checks.whole(num_classes, 2)))
+        _checks.settings(_checks.whole_number("num_classes", num_classes, 2))
         super().__init__(**kwargs)
         self.num_classes = num_classes
         for name in ("class_counts", "class_means", "within_scatter", "within_rows"):

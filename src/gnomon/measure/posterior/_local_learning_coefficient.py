@@ -141,17 +141,16 @@ def local_learning_coefficient(
         >>> bool(abs(found.estimate.value - 1) < found.estimate.error)
         True
     """
-    whole = {"chains": (chains, 2), "draws": (draws, 4), "burn_in": (burn_in, 0), "batch": (batch, 1)}
     _checks.settings(
         ("n_beta", n_beta, "above 0", n_beta is None or 0 < n_beta < math.inf),
         ("localisation", localisation, "at least 0", 0 <= localisation < math.inf),
         ("step_size", step_size, "above 0", step_size is None or 0 < step_size < math.inf),
         ("step_size", step_size, "given where localisation is 0", step_size is not None or localisation != 0),
-        *(
-            (name, value, f"a whole number of at least {least}", _checks.whole(value, least))
-            for name, (value, least) in whole.items()
-        ),
-        ("seed", seed, "a whole number", _checks.whole(seed)),
+        _checks.whole_number("chains", chains, 2),
+        _checks.whole_number("draws", draws, 4),
+        _checks.whole_number("burn_in", burn_in, 0),
+        _checks.whole_number("batch", batch, 1),
+        _checks.whole_number("seed", seed),
     )
     _checks.samples(1, x=x, labels=labels)
     x, labels = outside_inference(x), outside_inference(labels)

@@ -103,7 +103,7 @@ def deepfool(
     """
     _checks.settings(
         ("overshoot", overshoot, "above 0 and finite", 0 < overshoot < math.inf),
-        ("max_steps", max_steps, "at least 1 and whole", _checks.whole(max_steps, 1)),
+        _checks.whole_number("max_steps", max_steps, 1),
     )
     _checks.samples(x=x)
     _checks.finite(x=x)
