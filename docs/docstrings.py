@@ -11,7 +11,10 @@ SECTION = re.compile(r"(Reading|Source|Args|Attributes|Returns|Raises|Cost|Preci
 EXPERIMENT = re.compile(
     "|".join(rf"(?<=[( ]){page.stem}(?=[,)])" for page in (Path(__file__).parent / "experiments").glob("*.md"))
 )
-"""Where a section Reading names one in brackets."""
+BRACKETS = re.compile(r"\([^()]*\)")
+"""Where a section Reading names experiments."""
+PAGE = re.compile(r"docs/(?:experiments/)?([\w-]+)\.md")
+"""A page that a docstring names."""
 LISTS = ("Args", "Attributes", "Raises")
 
 
@@ -21,7 +24,7 @@ class House(griffe.Extension):
     def on_instance(self, *, obj: griffe.Object, **kwargs: Any) -> None:  # noqa: ANN401 (griffe's own signature)
         """Each module, class and function."""
         if obj.docstring is not None:
-            obj.docstring.value = markdown(obj.docstring.value).replace("docs/errata.md", "[errata][errata]")
+            obj.docstring.value = PAGE.sub(r"[\1][\1]", markdown(obj.docstring.value))
 
     def on_function_instance(self, *, node: ast.AST, func: griffe.Function, **kwargs: Any) -> None:  # noqa: ANN401
         """Each function: griffe takes the shape "n *d" for a product."""
@@ -70,7 +73,7 @@ def section(title: str, body: str) -> list[str]:
     if title == "Example":
         return [f"**{title}**", "", "```pycon", body, "```"]
     if title == "Reading":
-        body = EXPERIMENT.sub(r"[\g<0>][\g<0>]", re.sub(r"\n +", " ", body))
+        body = BRACKETS.sub(lambda named: EXPERIMENT.sub(r"[\g<0>][\g<0>]", named[0]), re.sub(r"\n +", " ", body))
         lines = (line.partition(":") for line in body.splitlines())
         return ['!!! reading ""', *(f"    **{name}.** {said[1].upper()}{said[2:]}\n" for name, _, said in lines)]
     entries = [body]

@@ -19,6 +19,7 @@ FORMULA = re.compile(r'<(span|div) class="arithmatex">\s*\\[(\[](.*?)\\[)\]]\s*<
 ALONE = re.compile(r'<p>(<span class="arithmatex">[^<]*</span>)</p>')
 NOTEBOOK = re.compile(r"\((notebooks/[\w-]+)\.ipynb")
 SHORT = re.compile(r"<code>(?=[^<]{1,20}</code>)")
+CELL = re.compile(r"<td[^>]*>(?:(?!<code|</td>).)*</td>", re.DOTALL)
 PICTURED = """\
 The pictures show a healthy run and an unhealthy one, [described here](../quantities.md#how-a-section-is-read).
 
@@ -52,14 +53,21 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Draws what arithmatex has marked, a formula alone in its paragraph displayed; short code stays on one line."""
     content = SHORT.sub('<code class="short">', content)
+    content = CELL.sub(lambda found: unbroken(found[0]), content)
     content = ALONE.sub(lambda found: found[1].replace("span", "div"), content)
     return FORMULA.sub(lambda found: draw(html.unescape(found[2]), found[1] == "div"), content)
+
+
+def unbroken(cell: str) -> str:
+    """A cell whose numbers no line break parts, as in 1e-12 and 50 %."""
+    return re.sub(r"(\de)-(\d)", "\\1\u2011\\2", re.sub(r"(\d) %", "\\1\u00a0%", cell))
 
 
 def draw(latex: str, display: bool) -> str:
     """One formula, sized and coloured as the text around it, with its source as the description."""
     # ziamath draws the digit of \mathbf{1} thin, and stretches \lVert (which tables need, as | parts their cells).
     source = latex.strip().replace(r"\mathbf{1}", "𝟏").replace(r"\lVert", r"\|").replace(r"\rVert", r"\|")
+    source = source.replace(r"\bmod", r"\;\mathrm{mod}\;")  # drawn without room around it
     if "\\" in convert(source):
         raise PluginError(f"docs/hooks.py: expected LaTeX that latex2mathml knows, got {latex!r}. Write it otherwise.")
     formula = ziamath.Latex(source, size=SIZE, color="currentColor", inline=not display)

@@ -47,12 +47,13 @@ FIGURES = {
     "experiments/rfm-addition": "rfm-addition/a8e62321-seed0/curves",
     "experiments/row-alignment": "row-alignment/1606749f-seed0/cross-entropy",
     "experiments/steering": "steering/d4995e6b-seeds/less-time",
-    "experiments/truncation": "truncation/d88c80b0-seed0/film-2-inside",
+    "experiments/truncation": "truncation/d88c80b0-seed0/film-2-collapse",
     "experiments/truncation-bias": "truncation-bias/b529c426-seed0/rates-digits",
     "experiments/truncation-practice": "truncation-practice/4964ab1c-seed0/clusters",
     "experiments/verdict": "verdict/9fa129d7-seed0/verdict",
     "experiments/which-lambda": "which-lambda/f37539a3-seed0/coefficients",
     "experiments/xor": "xor/ec8d0c05-seed0/GrokAlign",
+    "experiments/xor-weight-decay": "xor/ec8d0c05-seed0/weight-decay",
 }
 """Which figure of which run, or of all seeds of a setting, a file shows."""
 

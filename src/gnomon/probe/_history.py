@@ -223,9 +223,10 @@ class History:
         less often.
 
         Args:
-            split: the split of the training data; where quantities have no split before their names, leave it out.
-            validation: the split of held-out samples, of which there need be none under the default name; it is not
-                used if it has no finite accuracy at the step judged. None: use none.
+            split: the split of the training data, by default `train`; where quantities have no split before their
+                names, leave it out.
+            validation: the split of held-out samples, of which there need be none under the default name,
+                `validation`; it is not used if it has no finite accuracy at the step judged. None: use none.
 
         Raises:
             RangeError: if a quantity that it uses is not read, or no step has all of them; if one is NaN or infinite at

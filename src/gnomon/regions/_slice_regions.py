@@ -58,7 +58,7 @@ def slice_regions(
         plane: the slice.
         box: the part of the plane to partition: the corners of a convex polygon, in order, or (left, right, bottom,
             top).
-        max_regions: more regions than this are an error.
+        max_regions: more regions than this are an error; default: 1,000,000.
         memory: bytes for what is carried along beyond the result and the network's copy; default: 512 MiB. It
             determines how many polygons are processed together, not the result.
         progress: called with the number of regions so far and the share of the box's area that is done.
