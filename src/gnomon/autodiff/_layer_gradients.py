@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Never
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -56,23 +55,16 @@ def add_gradients(
 
     def read(tape: Tape, start: int) -> dict[str, Tensor]:
         places = _places(tape, with_input="" in sums)
-        found.update(name for names, _ in places for name in names)
+        found.update(name for place in places for name in place.names)
         n, c = tape.logits.shape
         for unit in torch.eye(c, dtype=tape.logits.dtype, device=tape.logits.device):
-            for (names, place), gradient in _gradients(tape, places, unit.expand(n, c), sums):
+            for place, gradient in _gradients(tape, places, unit.expand(n, c), sums):
                 rows = in_single(place.rows(gradient))
                 if isinstance(place, Before):
-                    # A single sample was run together with a copy of itself.
-                    if len(rows) not in (n, max(2, n)):
-                        raise ShapeError(
-                            "layers",
-                            f"layers whose input has one row for each of {n} samples",
-                            f"{names[0]!r}, with {len(rows)}",
-                            "Leave it out.",
-                        )
-                    sums[names[0]].add(rows)
+                    _require_row_of_each(rows, n, place.names[0])
+                    sums[place.names[0]].add(rows)
                 else:
-                    behind.setdefault(names, (place, GramSum([], [])))[1].add(rows)
+                    behind.setdefault(place.names, (place, GramSum([], [])))[1].add(rows)
         return {}
 
     budget = budget_of(memory)
@@ -87,30 +79,38 @@ def add_gradients(
         map_tapes(model, x, read, memory=budget, independent=independent, watch=layers, apart=apart.keys())
     for name in sums:
         if name not in found:
-            _missing(name)
-    for names, (place, outer) in behind.items():
+            what = f"layer {name!r}" if name else "an input"
+            raise UnsupportedModuleError(
+                "layers",
+                "layers between the input and the outputs",
+                f"{what}, on which no path from the one to the other lies",
+                "Leave it out.",
+            )
+    for place, outer in behind.values():
         total = outer.total()
         if total is not None:
             matrix = total.dense()
-            _require_finite(matrix, names[0])
+            _require_finite(matrix, place.names[0])
             rows = place.through(matrix)
-            for name in names:
+            for name in place.names:
                 sums[name].add(rows)
 
 
 @dataclass(frozen=True)
 class Before:
-    """The input of a layer, as a place in a graph where gradients are taken."""
+    """The input of a layer, as a place in a graph where gradients are taken.
 
+    Attributes:
+        names: the names of those to whose sums it adds.
+        at: the place.
+    """
+
+    names: tuple[str, ...]
     at: GradientEdge
 
     def rows(self, gradient: Tensor) -> Float[Tensor, "r p"]:
         """The gradients of one output at each sample."""
         return gradient.reshape(len(gradient), -1)
-
-    def width(self, gradient: Tensor) -> int:
-        """The number of entries of the layer's input."""
-        return gradient[0].numel()
 
 
 @dataclass(frozen=True)
@@ -118,11 +118,13 @@ class Behind:
     """The output of a weight, as a place in a graph where gradients are taken.
 
     Attributes:
+        names: the names of those to whose sums it adds.
         at: the place.
         weight: (q *p), which is multiplied with each row, or each patch, of the layer's input.
         groups: the number of equal parts into which the q outputs are divided, each of which sees its own channels.
     """
 
+    names: tuple[str, ...]
     at: GradientEdge
     weight: Float[Tensor, "q *p"]
     groups: int = 1
@@ -134,10 +136,6 @@ class Behind:
         # copied in long runs, if at all.
         return gradient.movedim(1 - self.weight.ndim, 0).flatten(1).mT
 
-    def width(self, gradient: Tensor) -> int:
-        """The number of entries of a row, or a patch, of the layer's input."""
-        return self.weight[0].numel()
-
     def through(self, total: Float[Tensor, "q q"]) -> Float[Tensor, "q p"]:
         r"""Rows whose product is $W^\top A W$, for the sum A of outer products of gradients at this place."""
         part = torch.arange(len(total), device=total.device) // (len(total) // self.groups)
@@ -146,12 +144,10 @@ class Behind:
 
 
 Place = Before | Behind
-Places = list[tuple[tuple[str, ...], Place]]
-"""Each place with the names of those to whose sums it adds."""
 
 
-def _places(tape: Tape, *, with_input: bool) -> Places:
-    """The places of the layers, and of the network's input, each with the names of those to whose sums it adds.
+def _places(tape: Tape, *, with_input: bool) -> list[Place]:
+    """The places of the layers, and of the network's input.
 
     A layer that was called more than once has several places; a call that does not depend on the input, or that the
     outputs do not depend on, has none. If the input enters through one layer alone, both share one place and one sum,
@@ -162,12 +158,12 @@ def _places(tape: Tape, *, with_input: bool) -> Places:
         place = _behind(tape, call) if multiplies(call.module) else _before(tape, call)
         found[call.name] += [] if place is None else [place]
     entrance = _input_place(tape) if with_input and tape.entrance is not None else None
-    places: Places = []
-    for name, own in found.items():
-        shared = isinstance(entrance, Behind) and len(own) == 1 and own[0].at.node is entrance.at.node
-        places += [((name, "") if shared else (name,), place) for place in own]
-        entrance = None if shared else entrance
-    return places if entrance is None else [*places, (("",), entrance)]
+    for own in found.values():
+        if isinstance(entrance, Behind) and len(own) == 1 and own[0].at.node is entrance.at.node:
+            own[0] = replace(own[0], names=(*own[0].names, ""))
+            entrance = None
+    places = [place for own in found.values() for place in own]
+    return places if entrance is None else [*places, entrance]
 
 
 def _before(tape: Tape, call: Call) -> Before | None:
@@ -191,7 +187,7 @@ def _before(tape: Tape, call: Call) -> Before | None:
             f"{call.name!r}, which is given {len(edges)}",
             "Leave it out, or pass it one tensor that has them all.",
         )
-    return Before(edges[0]) if edges else None
+    return Before((call.name,), edges[0]) if edges else None
 
 
 def _behind(tape: Tape, call: Call) -> Behind | None:
@@ -202,21 +198,21 @@ def _behind(tape: Tape, call: Call) -> Behind | None:
         node, output = node.next_functions[0]
     if node is None or node not in tape.dependent:
         return None
-    return Behind(GradientEdge(node, output), weight_of(call.module), getattr(call.module, "groups", 1))
+    return Behind((call.name,), GradientEdge(node, output), weight_of(call.module), getattr(call.module, "groups", 1))
 
 
 def _input_place(tape: Tape) -> Place:
     """The network's input; or, if it enters through a linear map with fewer outputs, the output of that map."""
     entrance = linear_entrance(tape)
     if entrance is None or len(entrance[1]) >= entrance[1].shape[1]:
-        return Before(get_gradient_edge(tape.x))
+        return Before(("",), get_gradient_edge(tape.x))
     edge, weight = entrance
-    return Behind(edge, weight.detach())
+    return Behind(("",), edge, weight.detach())
 
 
 def _gradients(
-    tape: Tape, places: Places, v: Float[Tensor, "n c"], sums: Mapping[str, GramSum]
-) -> list[tuple[tuple[tuple[str, ...], Place], Tensor]]:
+    tape: Tape, places: Sequence[Place], v: Float[Tensor, "n c"], sums: Mapping[str, GramSum]
+) -> list[tuple[Place, Tensor]]:
     """The places that have one, each with each sample's gradient of the outputs times v.
 
     Raises:
@@ -225,13 +221,14 @@ def _gradients(
     """
     if not places:
         return []
-    edges = [place.at for _, place in places]
+    edges = [place.at for place in places]
     gradients = torch.autograd.grad(tape.logits, edges, v, retain_graph=True, allow_unused=True)
     found = []
-    for ((name, *others), place), gradient in zip(places, gradients, strict=True):
+    for place, gradient in zip(places, gradients, strict=True):
         if gradient is None:
             continue
-        wanted, width = sums[name].width(), place.width(gradient)
+        name = place.names[0]
+        wanted, width = sums[name].width(), (place.weight if isinstance(place, Behind) else gradient)[0].numel()
         if wanted not in (None, width):
             raise ShapeError(
                 "model",
@@ -242,8 +239,20 @@ def _gradients(
         if gradient.is_complex():
             got = f"{name!r} with {gradient.dtype}"
             raise UnsupportedModuleError("layers", "layers of real numbers", got, "Leave it out.")
-        found.append((((name, *others), place), gradient))
+        found.append((place, gradient))
     return found
+
+
+def _require_row_of_each(rows: Float[Tensor, "r p"], samples: int, name: str) -> None:
+    """Raises ShapeError unless the input of the layer of this name has a row for each sample."""
+    # A single sample was run together with a copy of itself.
+    if len(rows) not in (samples, max(2, samples)):
+        raise ShapeError(
+            "layers",
+            f"layers whose input has one row for each of {samples} samples",
+            f"{name!r}, with {len(rows)}",
+            "Leave it out.",
+        )
 
 
 def _require_finite(matrix: Tensor, name: str) -> None:
@@ -255,14 +264,3 @@ def _require_finite(matrix: Tensor, name: str) -> None:
             f"NaN or infinity at layer {name!r}",
             "A diverged network is the usual cause; if it is finite, change the unit of its outputs.",
         )
-
-
-def _missing(name: str) -> Never:
-    """Raises UnsupportedModuleError about the layer of this name."""
-    what = f"layer {name!r}" if name else "an input"
-    raise UnsupportedModuleError(
-        "layers",
-        "layers between the input and the outputs",
-        f"{what}, on which no path from the one to the other lies",
-        "Leave it out.",
-    )
