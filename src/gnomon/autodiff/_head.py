@@ -100,7 +100,7 @@ def at_rows(call: Call, output: object, positions: Positions) -> tuple[Call, obj
 
 
 def features_in(
-    tape: Tape, watched: Sequence[str], head: Head | None, positions: Positions | None = None
+    tape: Tape, watched: Sequence[str], head: Head | None, positions: Positions | None
 ) -> Float[Tensor, "n *p"]:
     """The input of the layer watched under this name; for a head, the features from which the logits follow.
 

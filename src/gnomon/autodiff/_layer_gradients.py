@@ -36,7 +36,7 @@ def add_gradients(
     x: Float[Tensor, "n *d"],
     sums: Mapping[str, GramSum],
     *,
-    memory: int | None = None,
+    memory: int | None,
     independent: bool = False,
 ) -> None:
     """Adds to each layer's sum the outer products of the gradients of all outputs at its input, for all samples.

@@ -116,8 +116,8 @@ def sample_bytes(
     model: Model,
     x: Shaped[Tensor, "n *d"],
     *,
-    jacobian: int = 0,
-    prepare: Callable[[Tape], tuple[object, int]] | None = None,
+    jacobian: int,
+    prepare: Callable[[Tape], tuple[object, int]] | None,
 ) -> int:
     """The memory that one sample needs, measured on the first two.
 

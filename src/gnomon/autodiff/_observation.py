@@ -134,7 +134,7 @@ def map_tapes(
     jacobian: int = 0,
     products: bool = False,
     derivative: bool = True,
-    memory: int | None = None,
+    memory: int | None,
     independent: bool = False,
     watch: Mapping[str, nn.Module] = MappingProxyType({}),
     apart: Set[str] = frozenset(),

@@ -46,9 +46,7 @@ class Dense:
         return torch.linalg.solve(self.matrix + shift * identity(self.matrix), rows, left=False)
 
     @full_precision
-    def pseudo_solve(
-        self, rows: Float[Tensor, "m p"], eps: float | None = None
-    ) -> tuple[Float[Tensor, "m p"], Float[Tensor, "m p"]]:
+    def pseudo_solve(self, rows: Float[Tensor, "m p"], eps: float) -> tuple[Float[Tensor, "m p"], Float[Tensor, "m p"]]:
         r"""$A\Sigma^+$ for the rows A, and their part beyond the range, $A(I - \Sigma\Sigma^+)$."""
         inverse = pseudo_inverse(self.matrix, eps)
         rank = (inverse * self.matrix).sum().detach().round()
@@ -119,9 +117,7 @@ class Factored:
         return first + inverted(rows - shift * first - first @ own.mT @ own)
 
     @full_precision
-    def pseudo_solve(
-        self, rows: Float[Tensor, "m p"], eps: float | None = None
-    ) -> tuple[Float[Tensor, "m p"], Float[Tensor, "m p"]]:
+    def pseudo_solve(self, rows: Float[Tensor, "m p"], eps: float) -> tuple[Float[Tensor, "m p"], Float[Tensor, "m p"]]:
         r"""$A(F^\top F)^+$ for the rows A, and their part beyond the range of $F^\top$."""
         own = self.rows
         inverse = pseudo_inverse(own @ own.mT, eps)
@@ -158,9 +154,8 @@ def smaller(rows: Float[Tensor, "r p"]) -> Covariance:
     return factored if rows.shape[0] < rows.shape[1] else Dense(factored.dense())
 
 
-def pseudo_inverse(matrix: Float[Tensor, "p p"], eps: float | None = None) -> Float[Tensor, "p p"]:
-    """The pseudo-inverse, ignoring what rounding fills: eigenvalues below p epsilons, the dtype's, of the largest."""
-    eps = torch.finfo(matrix.dtype).eps if eps is None else eps
+def pseudo_inverse(matrix: Float[Tensor, "p p"], eps: float) -> Float[Tensor, "p p"]:
+    """The pseudo-inverse, ignoring what rounding fills: eigenvalues below p epsilons of the largest."""
     return torch.linalg.pinv(matrix, rtol=len(matrix) * eps, hermitian=True)
 
 
