@@ -64,7 +64,7 @@ WAYS = {
         *("measure/_stacked.py:first_and_norm_of_all", "measure/_stacked.py:squared_norm_of_all"),
         *(f"measure/_outer_products.py:{name}" for name in ("Drawn.noise", "Drawn.error", "Drawn.size")),
         "measure/_spread.py:spread",
-        "probe/_kept.py:same_bits",
+        "probe/_snapshot.py:same_bits",
     ),
 }
 """Which of two ways to compute, or whether to go on."""
@@ -90,7 +90,7 @@ SIZES = {
 ELSEWHERE = {
     *("dynamics/_clusters.py:Clusters.of", "dynamics/_collapsed_flow.py:CollapsedFlow._velocity"),
     *("dynamics/_general_flow.py:_initial_state", "dynamics/_integration.py:integrated"),
-    *("history/_feature_learning_interval.py:as_numbers", "regions/_propagation.py:Propagation.forward"),
+    *("history/_series.py:as_numbers", "regions/_propagation.py:Propagation.forward"),
     "regions/_slice_regions.py:regions_of",
 }
 """What is computed by SciPy on the processor, and numbers that people are told."""

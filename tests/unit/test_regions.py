@@ -14,7 +14,7 @@ from gnomon._budget import DEFAULT_BUDGET
 from gnomon.errors import ConvergenceError, RangeError, ShapeError, UnsupportedModuleError
 from gnomon.models import mlp, resnet18
 from gnomon.regions import Plane, boundary_distance, plane_through, slice_regions
-from gnomon.regions._rooms import rooms_for
+from gnomon.regions._memory_plan import memory_plan
 from gnomon.regions._steps import network_of
 
 FLAT = Plane(torch.zeros(2, dtype=torch.float64), torch.eye(2, dtype=torch.float64))
@@ -198,11 +198,11 @@ def test_a_resnet18_at_64_pixels_fits_the_default_memory():
     generator = torch.Generator().manual_seed(0)
     model = resnet18(3, 10, generator=generator).eval()
     network = network_of(model, torch.randn(1, 3, 64, 64, generator=generator, dtype=torch.float64))
-    assert min(rooms_for(network, DEFAULT_BUDGET).polygons.values()) >= 1
+    assert min(memory_plan(network, DEFAULT_BUDGET).polygons.values()) >= 1
     with pytest.raises(
         RangeError, match=r"\(memory\): expected at least 151,781,376 bytes, for one polygon on its way"
     ):
-        rooms_for(network, 1)
+        memory_plan(network, 1)
 
 
 @pytest.mark.parametrize("units", [1, 2, 5, 30])

@@ -19,7 +19,7 @@ from gnomon import Probe, centroid_alignment, cumulative_parameters, input_jacob
 from gnomon.errors import UnsupportedModuleError
 from gnomon.integrations.transformers_inputs import embeddings
 from gnomon.models import mlp
-from gnomon.probe import _cost, _meeting, whole
+from gnomon.probe import _barrier, _cost, whole
 from gnomon.regions import boundary_distance
 """
 NETWORKS = """
@@ -158,12 +158,12 @@ REFUSED = """
 model = fsdp()
 probe = Probe(model, (x, labels), QUANTITIES)
 if rank == 1:
-    _meeting.PATIENCE, start = timedelta(seconds=0.5), time.monotonic()
+    _barrier.PATIENCE, start = timedelta(seconds=0.5), time.monotonic()
     for read in (probe.read, lambda: Probe(model, x, [norms])):
         said = refusal(read)
         assert "Probe(model): expected the 2 processes that have a part of it, together, got process 1" in said
     assert time.monotonic() - start < 10
-    _meeting.PATIENCE = timedelta(seconds=20)
+    _barrier.PATIENCE = timedelta(seconds=20)
 dist.barrier()
 assert probe.read() == probe.read()
 

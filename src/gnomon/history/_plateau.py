@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.history._feature_learning_interval import series
+from gnomon.history._series import series
 
 LEAST = 3
 """Readings that each of the two compared parts must have."""

@@ -13,7 +13,7 @@ from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import RangeError, ShapeError
 from gnomon.history._corpus import Corpus, SimilarRun, corpus
-from gnomon.history._feature_learning_interval import as_numbers, series
+from gnomon.history._series import as_numbers, series
 from gnomon.history._traits import Series, traits
 from gnomon.history._verdict_words import LIKELY, counterfactual, evidence, sentence, unlike
 

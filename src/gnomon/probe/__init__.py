@@ -11,9 +11,9 @@ from gnomon.probe._probe import Probe
 from gnomon.probe._reading import Reading
 from gnomon.probe._rows import as_record
 from gnomon.probe._schedule import Schedule, at, every, log_spaced
+from gnomon.probe._sharding import whole
 from gnomon.probe._stopping import Stop, stop_when
 from gnomon.probe._unavailable import unavailable
-from gnomon.probe._whole import whole
 
 __all__ = [
     "About",

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from gnomon.errors import RangeError
-from gnomon.probe._kept import Kept
-from gnomon.probe._surroundings import plain, surroundings
+from gnomon.probe._process_state import plain, process_state
+from gnomon.probe._snapshot import Snapshot
 
 T = TypeVar("T")
 
@@ -69,18 +69,18 @@ def _in_eval_mode(
     streams: Sequence[Callable[[], object]],
 ) -> tuple[T, set[str]]:
     devices = {parameter.device for parameter in model.parameters()}
-    process, kept = [*surroundings(devices), *streams], Kept(model, written)
+    process, snapshot = [*process_state(devices), *streams], Snapshot(model, written)
 
     def put_back() -> None:
         for each in process:
             each()
-        kept.put_back()
+        snapshot.put_back()
         for each in process:  # A network's own `train` may draw random numbers too.
             each()
 
     try:
         try:
-            kept.enter_eval()
+            snapshot.enter_eval()
             with plain(devices), torch.no_grad():
                 result = look()
         except KeyboardInterrupt as interrupt:
@@ -90,7 +90,7 @@ def _in_eval_mode(
             put_back()
     finally:
         put_back()  # Once more: an interrupt may have come before it was done.
-    return result, kept.written
+    return result, snapshot.written
 
 
 def end_contexts(interrupt: BaseException) -> None:

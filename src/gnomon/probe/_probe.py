@@ -27,8 +27,8 @@ from gnomon.probe._reading import Reading, apart, place
 from gnomon.probe._samples import Data, split_samples
 from gnomon.probe._schedule import Schedule, every, whole_step
 from gnomon.probe._sequences import of_several, several
+from gnomon.probe._sharding import agreed, whole
 from gnomon.probe._splits import QuantitiesBySplit, at_split, by_split, check_names, docstrings_of, names_of, of_splits
-from gnomon.probe._whole import agreed, whole
 from gnomon.probe._wrapped import check_shapes, device_of, unwrapped
 
 T = TypeVar("T")

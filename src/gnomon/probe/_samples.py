@@ -16,8 +16,8 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from gnomon import _checks
 from gnomon.autodiff import IGNORED, Positions
 from gnomon.errors import EmptyError, GnomonError, RangeError
-from gnomon.probe._kept import ATOMS, generator_as_it_is
-from gnomon.probe._surroundings import surroundings
+from gnomon.probe._process_state import process_state
+from gnomon.probe._snapshot import ATOMS, generator_as_it_is
 
 Data = Tensor | tuple[Tensor, Tensor] | list[Tensor] | Dataset[Any] | Iterable[object]
 """Samples, alone or with labels, or batches of them: a data set, a loader, a list."""
@@ -59,7 +59,7 @@ class Samples:
         if self.tensors:
             self.first = self._labelled(batch_of(self._batches))
         else:
-            put_back = [*surroundings(set()), *self.streams()]
+            put_back = [*process_state(set()), *self.streams()]
             try:
                 check_again(self._batches)
                 self.first = next(self._each(), {})

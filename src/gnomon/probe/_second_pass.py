@@ -9,8 +9,8 @@ from torch import Tensor
 from gnomon._budget import budget_of
 from gnomon.probe._levels import Level, one_row_a_sample, with_rows
 from gnomon.probe._plan import Plan
+from gnomon.probe._process_state import process_state
 from gnomon.probe._samples import Samples
-from gnomon.probe._surroundings import surroundings
 
 
 class SecondPass:
@@ -47,7 +47,7 @@ class SecondPass:
     def begin(self, samples: Samples) -> None:
         """Notes the state of random number generators, so that a loader gives the samples in the same order again."""
         if self.names and not samples.tensors:
-            self._streams = [*surroundings(set()), *samples.streams()]
+            self._streams = [*process_state(set()), *samples.streams()]
 
     def begin_again(self) -> None:
         """Restores the random number generators to that state."""

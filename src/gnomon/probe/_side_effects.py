@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from gnomon._warn import warn
 from gnomon.errors import UnsupportedModuleError
-from gnomon.probe._kept import ATOMS
+from gnomon.probe._snapshot import ATOMS
 
 T = TypeVar("T")
 LIBRARIES = frozenset({"torch", "numpy"})
@@ -50,7 +50,7 @@ def names(model: nn.Module) -> set[str]:
 
 
 def held(model: nn.Module) -> dict[str, Any]:
-    """What `Kept` does not look into: objects that are attributes of modules, and the modules' own classes."""
+    """What `Snapshot` does not look into: objects that are attributes of modules, and the modules' own classes."""
     found: dict[str, Any] = {}
     for module in model.modules():
         kind = type(module)
@@ -63,7 +63,7 @@ def held(model: nn.Module) -> dict[str, Any]:
 
 
 def unseen(value: object) -> bool:
-    """Whether a value has attributes, which `Kept` does not look into."""
+    """Whether a value has attributes, which `Snapshot` does not look into."""
     seen = type(value) in ATOMS or isinstance(value, nn.Module | Tensor | ModuleType | random.Random)
     return not seen and hasattr(value, "__dict__") and not of(type(value), LIBRARIES)
 

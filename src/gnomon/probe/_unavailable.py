@@ -10,7 +10,7 @@ from gnomon.probe._derived import require_layers
 from gnomon.probe._dry_run import dry_run
 from gnomon.probe._plan import Quantities, plan, provided
 from gnomon.probe._samples import Data, Samples
-from gnomon.probe._whole import whole
+from gnomon.probe._sharding import whole
 
 
 @within("Probe")

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from gnomon import _checks
 from gnomon._budget import budget_of
 from gnomon._precision import full_precision, narrowed
+from gnomon.regions._memory_plan import NUMBER
 from gnomon.regions._operations import Affine, Bend, PiecewiseLinear, Planes, bent, state_at_origin
-from gnomon.regions._rooms import NUMBER
 from gnomon.regions._steps import Network, network_of
 from gnomon.regions._windows import windows
 

@@ -9,10 +9,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gnomon.errors import ConvergenceError
+from gnomon.regions._memory_plan import MemoryPlan
 from gnomon.regions._operations import Affine, Bend, Maximum, PiecewiseLinear, Planes, bent
 from gnomon.regions._partition import LAYER_BITS
 from gnomon.regions._polygons import Polygons
-from gnomon.regions._rooms import Rooms
 from gnomon.regions._split import Allow, Split, split_by_lines, split_by_maximum
 from gnomon.regions._steps import Network
 from gnomon.regions._windows import windows
@@ -47,7 +47,7 @@ class Propagation:
 
     Attributes:
         network: the network.
-        rooms: how many polygons are processed together.
+        memory: how many polygons are processed together.
         rounding: by the place of a bending step, the rounding errors of what enters it.
         most: the number of regions beyond which to give up.
         area: the area of everything that goes in.
@@ -57,7 +57,7 @@ class Propagation:
     """
 
     network: Network
-    rooms: Rooms
+    memory: MemoryPlan
     rounding: Mapping[int, Float[Tensor, "u"]]
     most: int
     area: float
@@ -84,12 +84,12 @@ class Propagation:
 
     def _cut(self, piece: Piece, place: int, operation: Bend) -> Iterator[Piece]:
         """Cuts the polygons by the units of a bending step, and passes the pieces on, both in parts that fit."""
-        size, step = self.rooms.polygons[place], self.network.steps[place]
+        size, step = self.memory.polygons[place], self.network.steps[place]
         for start in range(0, len(piece.polygons), size):
             part = piece.part(slice(start, start + size))
             planes = part.held[step.inputs[0]]
             rounding = self.rounding[place]
-            split = _cut_by(part.polygons, planes, operation, place, rounding, self._allow, self.rooms.room)
+            split = _cut_by(part.polygons, planes, operation, place, rounding, self._allow, self.memory.room)
             self.found[step.place] += len(split.children)
             for begin in range(0, len(split.children), size):
                 yield from self.forward(

@@ -10,11 +10,11 @@ from gnomon import _checks
 from gnomon._budget import DEFAULT_BUDGET, budget_of
 from gnomon._precision import full_precision
 from gnomon.errors import RangeError, ShapeError
+from gnomon.regions._memory_plan import memory_plan
 from gnomon.regions._partition import OUTSIDE, Regions
 from gnomon.regions._plane import Plane
 from gnomon.regions._polygons import Polygons, cross, join
 from gnomon.regions._propagation import Piece, Propagation
-from gnomon.regions._rooms import rooms_for
 from gnomon.regions._rounding import rounding_of
 from gnomon.regions._steps import AGREEMENT, Network, disagreement, network_of
 
@@ -105,11 +105,11 @@ def regions_of(
 ) -> Regions:
     """As `slice_regions`, for a network whose steps are known."""
     start = _polygon(box, plane.origin)
-    rooms = rooms_for(network, budget)
-    together = min(rooms.polygons.values(), default=CHECKED)
+    shared = memory_plan(network, budget)
+    together = min(shared.polygons.values(), default=CHECKED)
     image = torch.cat([plane.directions, plane.origin[None]]).double()[None, :, None]
     rounding = rounding_of(network, image, start, together)
-    propagation = Propagation(network, rooms, rounding, max_regions, float(start.areas()))
+    propagation = Propagation(network, shared, rounding, max_regions, float(start.areas()))
     leaves: list[Piece] = []
     for leaf in propagation.forward(Piece(start, {network.source.name: image}, torch.zeros_like(start.count))):
         leaves.append(leaf)

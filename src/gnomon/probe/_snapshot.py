@@ -25,7 +25,7 @@ INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 NOTHING = object()
 
 
-class Kept:
+class Snapshot:
     """A network's state: modes, attributes of its modules, including containers and generators, and tensors.
 
     Buffers, plain tensors and NumPy arrays of numbers are kept by value. Parameters are kept by value if their module
@@ -54,7 +54,7 @@ class Kept:
         self.written: set[str] = set()
         """The names of parameters that were changed by anything other than `train` and `eval`, once restored."""
         self._done = False
-        self._tensors: list[KeptTensor] = []
+        self._tensors: list[TensorSnapshot] = []
         self._others: list[Callable[[], object]] = []
         self._gradients: list[Callable[[], object]] = []
         self._names = {id(parameter): name for name, parameter in model.named_parameters()}
@@ -130,7 +130,7 @@ class Kept:
         if is_lazy(tensor):
             return
         if tensor.layout is torch.strided and not tensor.is_quantized:
-            self._tensors.append(KeptTensor(tensor, by_value=by_value))
+            self._tensors.append(TensorSnapshot(tensor, by_value=by_value))
         elif by_value and not tensor.is_inference():
             self._others.append(as_it_is(tensor))
 
@@ -144,7 +144,7 @@ class Kept:
             self._note_tensor(parameter.grad)
 
 
-class KeptTensor:
+class TensorSnapshot:
     """A tensor as it is: where it lies in memory, and if `by_value` its numbers and its version counter."""
 
     def __init__(self, tensor: Tensor, *, by_value: bool) -> None:
@@ -173,7 +173,7 @@ class KeptTensor:
 def as_it_is(tensor: Tensor) -> Callable[[], object]:
     """A function that restores a sparse or quantised tensor, of whose changes only its version counter tells."""
     before, version = tensor.detach().clone(), tensor._version
-    # Torch's public function for this ends with a block, and what is kept outlives one; see KeptTensor for its use.
+    # Torch's public function for this ends with a block, and what is kept outlives one; see TensorSnapshot for its use.
     count = torch.autograd._unsafe_preserve_version_counter(tensor)  # type: ignore[attr-defined]
 
     def put_back() -> None:

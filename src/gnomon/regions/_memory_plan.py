@@ -14,7 +14,7 @@ PASSING = 10
 
 
 @dataclass(frozen=True)
-class Rooms:
+class MemoryPlan:
     """How a memory budget is shared.
 
     Attributes:
@@ -26,7 +26,7 @@ class Rooms:
     room: int
 
 
-def rooms_for(network: Network, budget: int) -> Rooms:
+def memory_plan(network: Network, budget: int) -> MemoryPlan:
     """Shares a budget among the bending steps of a network: depth first, each of them holds some polygons at a time.
 
     Raises:
@@ -57,4 +57,4 @@ def rooms_for(network: Network, budget: int) -> Rooms:
         )
     half = (budget - least) // 2
     polygons = {place: 1 + min(half // (len(stays) * size), half // passes[place]) for place, size in stays.items()}
-    return Rooms(polygons, max(passes.values()) + half)
+    return MemoryPlan(polygons, max(passes.values()) + half)

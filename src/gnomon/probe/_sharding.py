@@ -11,7 +11,7 @@ import torch.distributed
 from torch import Tensor, nn
 
 from gnomon.errors import UnsupportedModuleError
-from gnomon.probe._kept import put_back_items
+from gnomon.probe._snapshot import put_back_items
 
 T = TypeVar("T")
 PutBack = Callable[[], object]
@@ -118,7 +118,7 @@ def together(slots: Iterable[Slot], yes: bool = True) -> bool:
                 group = tensor.device_mesh.get_group(dimension)
                 groups[group.group_name] = group
     if groups:
-        from gnomon.probe._meeting import meet  # torch may have been built without what it imports
+        from gnomon.probe._barrier import meet  # torch may have been built without what it imports
 
         for group in groups.values():
             yes = meet(group, yes)

@@ -23,7 +23,7 @@ KERNELS: dict[str, Callable[[bool], object]] = {
 """The kernels of attention, each with the function that enables it."""
 
 
-def surroundings(devices: Set[torch.device]) -> list[PutBack]:
+def process_state(devices: Set[torch.device]) -> list[PutBack]:
     """What restores gradients, autocast, attention, checkpoints, the compiler and random numbers as they are now."""
     found: list[PutBack] = [
         partial(torch.set_grad_enabled, torch.is_grad_enabled()),
@@ -53,7 +53,7 @@ def surroundings(devices: Set[torch.device]) -> list[PutBack]:
 
 @contextmanager
 def plain(devices: Set[torch.device]) -> Iterator[None]:
-    """Numbers in their own precision, and derivatives of any order, whatever training uses; `surroundings` ends it."""
+    """Numbers in their own precision, and derivatives of any order, whatever training uses; `process_state` ends it."""
     # Under autocast, what is computed from a network's outputs would be in half precision too. Not with the context
     # `torch.autocast`: interrupted as it begins, it would keep weights in half precision permanently.
     for kind in cast(devices):
