@@ -15,7 +15,7 @@ PLACE = "<!-- the index -->"
 
 
 def with_index(markdown: str) -> str:
-    """The page, with one table a family: each name and the first sentence of its docstring."""
+    """The page, with one table per family: each name and the first sentence of its docstring."""
     titles = re.findall(r"^\| \[.+?\]\(quantities/(\w+)\.md\) ", markdown, re.MULTILINE)
     return markdown.replace(PLACE, "\n".join(map(table, titles)))
 

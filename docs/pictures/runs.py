@@ -204,7 +204,7 @@ def of_collapsing(start: Run) -> Quantities:
 
 
 class Adder(nn.Module):
-    """Adds modulo p: the sum of two embeddings, one hidden layer, one output a residue."""
+    """Adds modulo p: the sum of two embeddings, one hidden layer, one output per residue."""
 
     def __init__(self, p: int, width: int) -> None:
         super().__init__()

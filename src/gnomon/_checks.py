@@ -29,7 +29,7 @@ def floating(**tensors: object) -> None:
     """Raises TypeError unless all are tensors, and RangeError unless they are floating-point."""
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
-            raise ArgumentTypeError(name, "a floating-point tensor", type(tensor).__name__, "Make one of it.")
+            raise ArgumentTypeError(name, "a floating-point tensor", type(tensor).__name__, "Convert it to a tensor.")
         if not tensor.is_floating_point():
             raise RangeError(
                 name,
@@ -89,7 +89,7 @@ def numbers(name: str, values: object) -> Tensor:
 
     Raises:
         ShapeError: if they are in lists of different lengths.
-        TypeError: if they are no numbers.
+        TypeError: if they are not numbers.
     """
     if not isinstance(values, Tensor) and hasattr(values, "__array__"):
         values = np.array(values)  # torch would index a pandas.Series, whose labels are no positions
@@ -100,7 +100,10 @@ def numbers(name: str, values: object) -> Tensor:
         )
     except (TypeError, ValueError) as error:
         kind = ShapeError if isinstance(error, ValueError) else ArgumentTypeError
-        expected, advice = "numbers, or lists of them of one length", "Leave out what is no number, or pass a tensor."
+        expected, advice = (
+            "numbers, or lists of them of one length",
+            "Leave out what is not a number, or pass a tensor.",
+        )
         raise kind(name, expected, f"others: {error}", advice) from error
 
 
@@ -108,7 +111,7 @@ def held(name: str, what: str, result: Tensor) -> None:
     """Raises RangeError if the result of finite arguments is not finite: products are beyond its dtype's range."""
     if not torch.isfinite(result.detach()).all():
         wanted = f"{what} that {result.dtype} can hold"
-        raise RangeError(name, wanted, "larger numbers", "Change the unit, or convert to float64.")
+        raise RangeError(name, wanted, "larger numbers", "Rescale it, or convert it to float64.")
 
 
 def samples(least_dims: int = 2, **tensors: Tensor) -> None:
@@ -258,7 +261,7 @@ def class_labels(labels: Tensor, samples: int, classes: int) -> None:
     if labels.shape != (samples,):
         alike = labels.shape[:1] == (samples,)
         expected, got = ("(n,)", shape_of_samples(labels)) if alike else (f"({samples},)", shape_of(labels))
-        advice = "Pass one class index a sample."
+        advice = "Pass one class index per sample."
         if labels.is_floating_point():
             advice += " For targets bind a loss, if there is one: functools.partial(training_loss, loss='mse')."
         raise ShapeError("labels", f"shape {expected}", got, advice)

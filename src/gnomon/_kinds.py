@@ -54,8 +54,8 @@ class Kind:
             got = type(value).__name__
             if number and isinstance(value, Tensor | np.ndarray) and value.ndim:
                 got += f" of shape {tuple(value.shape)}"
-            of_number = "Pass one." if number else "Make one of it."
-            advice = "Pass its name." if str in self.others else of_number
+            otherwise = "Pass one." if number or self.dtypes is None else "Convert it to a tensor."
+            advice = "Pass its name." if str in self.others else otherwise
             raise ArgumentTypeError(name, self.expected, got, advice)
 
     def _is_one(self, value: object) -> bool:

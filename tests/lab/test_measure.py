@@ -423,7 +423,7 @@ WEIGHT = ["classifier_equinorm", "classifier_maximal_equiangularity"]
         ({}, ["accuracy", *COLLAPSE], "expected labels, got samples alone"),
         ({"y": numbers(N).numpy()}, ["accuracy", *COLLAPSE], "expected classes 0 to 2, got"),
         ({"y": np.arange(N) % 4}, ["accuracy", *COLLAPSE], "expected classes 0 to 2, got 0 to 3 in torch.int64"),
-        ({"y": np.eye(3)[np.arange(N) % 3]}, ["accuracy", *COLLAPSE], "Pass one class index a sample"),
+        ({"y": np.eye(3)[np.arange(N) % 3]}, ["accuracy", *COLLAPSE], "Pass one class index per sample"),
         ({"y": np.zeros(N, int)}, COLLAPSE, "two classes or more, got those of class 0 alone. Pass more samples"),
     ],
 )

@@ -244,7 +244,7 @@ def test_ctrl_c_ends_in_one_line_and_the_same_command_goes_on(made_up, tmp_path,
     said = capsys.readouterr().out
     assert "made-up, seed 2: failed" in said
     assert "BrokenProcessPool: " in said
-    assert "Its worker was killed, perhaps for want of memory, or crashed. Call the same command again" in said
+    assert "Its worker was killed, perhaps for lack of memory, or crashed. Call the same command again" in said
     assert said.splitlines()[-1] == "1 of 3 runs failed: seed 2"
     assert [(found.folder / "report.html").exists() for found in runs] == [True, True, False]
     for seed, found in enumerate(runs[:2]):

@@ -305,7 +305,7 @@ def test_bad_input_is_named():
             RangeError, match=rf"{name}\(features\): expected finite numbers, got nan at index \(7, 2\)"
         ):
             take(bad, labels)
-    with pytest.raises(ShapeError, match=r"update\(features\): expected 5 features a sample as before, got 4"):
+    with pytest.raises(ShapeError, match=r"update\(features\): expected 5 features per sample as before, got 4"):
         statistics.update(features[:, 1:], labels)
     # What was kept stays as it was.
     assert_same(statistics.compute(), class_moments(features, labels, 4))

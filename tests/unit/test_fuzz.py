@@ -87,7 +87,7 @@ def test_a_schedule_that_never_reads_is_refused(schedule, number):
             r"input_jacobian\(model\): expected a Module or a func",
         ),
         (partial(gnomon.every, "3"), r"every\(steps\): expected a number, got str\. Pass one\."),
-        (partial(mlp, None), r"mlp\(widths\): expected a sequence, got NoneType\. Make one of it\."),
+        (partial(mlp, None), r"mlp\(widths\): expected a sequence, got NoneType\. Pass one\."),
         (partial(mlp, "345"), r"mlp\(widths\): expected a sequence, got str"),
         (partial(mlp, torch.tensor(3)), r"mlp\(widths\): expected a sequence, got Tensor"),
         (partial(mlp, np.array(3)), r"mlp\(widths\): expected a sequence, got ndarray"),
@@ -122,7 +122,7 @@ def test_regions_look_at_the_shape_of_points_and_inputs():
     cut = regions.slice_regions(mlp((3, 4, 2)).eval(), plane, (-1, 1, -1, 1))
     for look in (cut.region_of_points, cut.boundary_distance, partial(regions.migration, cut, cut)):
         with pytest.raises(
-            gnomon.errors.ShapeError, match=r"\(points\): expected two coordinates a row, shape \(n, 2\)"
+            gnomon.errors.ShapeError, match=r"\(points\): expected two coordinates per row, shape \(n, 2\)"
         ):
             look(torch.rand(4, 3))
         with pytest.raises(gnomon.errors.RangeError, match=r"\(points\): expected finite numbers, got nan"):
@@ -151,7 +151,7 @@ def test_inputs_without_a_number_reach_the_penalty(squared):
 @pytest.mark.parametrize("labels", [torch.arange(3), torch.zeros(4), torch.zeros(4, 1, dtype=torch.long)])
 def test_samples_have_a_whole_number_each(labels):
     for rescale in (standardise, partial(normalise, mean=0.5, std=2)):
-        with pytest.raises(gnomon.errors.GnomonError, match=r"\.labels\): expected (one class index a sample|whole)"):
+        with pytest.raises(gnomon.errors.GnomonError, match=r"\.labels\): expected (one class index per sample|whole)"):
             rescale(Samples(torch.rand(4, 2), labels))
 
 

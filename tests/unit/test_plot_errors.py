@@ -94,7 +94,7 @@ def test_errors(call, error, message):
     [
         (lambda: histories({"a": [1.0]}, ["q"]), r"^histories\(a\): expected a History, got list"),
         (lambda: spectrum([1.0]), r"^spectrum\(values\): expected a tensor, got list"),
-        (lambda: kernel(np.eye(3)), r"^kernel\(matrix\): expected a tensor, got ndarray. Make one of it"),
+        (lambda: kernel(np.eye(3)), r"^kernel\(matrix\): expected a tensor, got ndarray. Convert it to a tensor"),
         (lambda: kernel(torch.eye(2), [0, 1]), r"^kernel\(labels\): expected a tensor, got list"),
         (lambda: classes(torch.ones(2, 3), [0, 1]), r"^classes\(labels\): expected a tensor, got list"),
         (lambda: images(np.ones((1, 2, 2))), r"^images\(images\): expected a tensor, got ndarray"),

@@ -538,7 +538,7 @@ def test_what_no_probe_can_be_made_of_is_said(change, message):
         ({"passes": "many"}, r"^Probe\(passes\): expected a number, got str"),
         ({"max_overhead": "5%"}, r"^Probe\(max_overhead\): expected a number, got str"),
         ({"memory": torch.ones(2)}, r"^Probe\(memory\): expected a number, got Tensor of shape \(2,\)"),
-        ({"schedule": 100}, r"^Probe\(schedule\): expected a function, got int\. Make one of it\."),
+        ({"schedule": 100}, r"^Probe\(schedule\): expected a function, got int\. Pass one\."),
         ({"history": "run.jsonl"}, r"^Probe\(history\): expected a History, got str"),
     ],
 )
@@ -611,7 +611,9 @@ def test_samples_that_are_drawn_are_not_counted_in_messages():
         Probe(flat[:2], (x, labels % 2), [gnomon.accuracy])
     with pytest.raises(RangeError, match=r"expected classes 0 to 0, got -1 to 1 in torch\.int64"):
         Probe(flat[:2], (x, labels % 2 * 2 - 1), [gnomon.accuracy])
-    with pytest.raises(ShapeError, match=r"Pass one class index a sample\. For targets bind a loss, if there is one: "):
+    with pytest.raises(
+        ShapeError, match=r"Pass one class index per sample\. For targets bind a loss, if there is one: "
+    ):
         Probe(model, (x, one_hot.double()), [gnomon.training_loss])
     with pytest.raises(RangeError, match=r"got tuple\. Pass \(x, labels\); several inputs go as one tensor, which a w"):
         Probe(model, ((x, x), labels), [gnomon.accuracy])

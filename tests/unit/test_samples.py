@@ -55,7 +55,7 @@ class Stream(IterableDataset):
 
 
 class Again:
-    """No list and no loader, but it can be gone through again."""
+    """No list and no loader, but it can be iterated again."""
 
     def __iter__(self):
         yield X[:7], LABELS[:7]
@@ -277,7 +277,7 @@ def test_the_classifier_is_not_read_with_features_of_several_layers():
 # Streaming.
 
 
-def test_one_row_a_sample_is_computed_of_some_at_a_time():
+def test_one_row_per_sample_is_computed_of_some_at_a_time():
     sizes = []
 
     def norm(jacobian, labels) -> Float[Tensor, "n"]:
@@ -385,9 +385,9 @@ def test_a_chunk_without_a_value_leaves_the_quantity_without_one():
 @pytest.mark.parametrize(
     ("data", "error", "message"),
     [
-        (((X, LABELS) for _ in range(2)), RangeError, r"gone through at each reading, got a generator, which ends\. P"),
+        (((X, LABELS) for _ in range(2)), RangeError, r"again at each reading, got a generator, which ends\. P"),
         (iter([(X, LABELS)]), RangeError, r"got a list_iterator, which ends\. Pass a list of them, or a DataLoader"),
-        (Once(), RangeError, r"gone through at each reading, got a Once, which ends\. P"),
+        (Once(), RangeError, r"again at each reading, got a Once, which ends\. P"),
         (Spent(), EmptyError, r"Probe\(data\): expected batches at each reading, got none\. Pass"),
         ([], EmptyError, r"Probe\(data\): expected at least one batch, got none"),
         ({}, EmptyError, r"Probe\(data\): expected at least one split, got none"),

@@ -234,7 +234,7 @@ def _gradients(
                 "model",
                 f"{wanted} entries at the input of layer {name!r} as before",
                 width,
-                "Use one AGOP a network.",
+                "Use one AGOP per network.",
             )
         if gradient.is_complex():
             got = f"{name!r} with {gradient.dtype}"
@@ -262,5 +262,5 @@ def _require_finite(matrix: Tensor, name: str) -> None:
             "model",
             "finite numbers as the gradients' outer products",
             f"NaN or infinity at layer {name!r}",
-            "A diverged network is the usual cause; if it is finite, change the unit of its outputs.",
+            "A diverged network is the usual cause; if it is finite, rescale its outputs.",
         )

@@ -85,7 +85,7 @@ class Positions:
                 "labels",
                 f"shape {(len(labels), *self._shape)}, as the outputs' positions have",
                 _checks.shape_of(labels),
-                f"Pass one class per position, {IGNORED} at those that are no samples.",
+                f"Pass one class per position, {IGNORED} at those that are not samples.",
             )
         return self._taken(labels.flatten(1))
 

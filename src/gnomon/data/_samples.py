@@ -119,7 +119,7 @@ def _rescaled(name: str, samples: Samples, mean: Tensor, deviation: Tensor) -> S
 def _check(name: str, samples: Samples) -> None:
     """Raises unless these are inputs, finite and of floating point, and one whole number for each."""
     if not isinstance(samples, Samples):
-        raise ArgumentTypeError(name, "Samples", type(samples).__name__, "Make some: Samples(x, labels).")
+        raise ArgumentTypeError(name, "Samples", type(samples).__name__, "Pass Samples(x, labels).")
     for field, kind in kinds_of(Samples).items():
         kind.check(name if field == "x" else f"{name}.{field}", getattr(samples, field))
     x, labels = samples
@@ -127,7 +127,7 @@ def _check(name: str, samples: Samples) -> None:
     if labels.ndim != 1 or labels.shape != x.shape[:1]:
         raise ShapeError(
             f"{name}.labels",
-            "one class index a sample",
+            "one class index per sample",
             f"shape {_checks.shape_of(labels)} beside inputs of shape {_checks.shape_of(x)}",
             "Pass inputs (n, ...) and labels (n,).",
         )

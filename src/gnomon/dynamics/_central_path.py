@@ -67,7 +67,7 @@ class CentralPath:
         ShapeError: if features are not (k n p), or labels not (m).
         EmptyError: if there are no samples.
         RangeError: if features are not in float64, hold NaN or infinity, or have a within-class covariance or class
-            means of less than full rank; if labels are no whole numbers, or classes differ in size.
+            means of less than full rank; if labels are not whole numbers, or classes differ in size.
     Example:
         >>> import torch, gnomon
         >>> features = torch.randn(3, 20, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))

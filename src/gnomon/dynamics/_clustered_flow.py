@@ -91,7 +91,7 @@ class ClusteredFlow:
                 "points",
                 f"singular values whose squares {dtype} holds",
                 f"{float(values[0]):.1e} to {float(values[-1]):.1e}",
-                "Change the unit, or convert to float64.",
+                "Rescale them, or convert them to float64.",
             )
         # In the eigenbasis, how far W is from its limit at time 0.
         self.missing = weight @ self.directions - targets.mT @ (left[:, has_data] / values)

@@ -36,7 +36,7 @@ def series(
             "steps",
             "steps that increase",
             f"{float(times[at + 1]):,.12g} after {float(times[at]):,.12g} at index {at + 1}",
-            "Sort the records, and drop those that stand twice.",
+            "Sort the records, and drop duplicates.",
         )
     return times, *read.values()
 

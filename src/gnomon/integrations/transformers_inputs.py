@@ -147,7 +147,7 @@ def embeddings(
                     "model",
                     "logits that follow from embeddings and padding",
                     f"others at the tokens, by up to {apart.item():.1g}",
-                    "Give one text a sample, with nothing but its mask.",
+                    "Give one text per sample, with nothing but its mask.",
                 )
         return x
 

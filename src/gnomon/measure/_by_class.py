@@ -125,7 +125,7 @@ def check_squares(within: Covariance, means: Float[Tensor, "k p"], centred_means
             "features",
             f"features whose squares {rows.dtype} holds",
             f"too {('large' if too_large else 'small')} ones, with class means up to {float(means.abs().amax()):.3g}",
-            "Pass float64, or features in another unit.",
+            "Pass float64, or rescale the features.",
         )
 
 

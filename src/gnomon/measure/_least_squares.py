@@ -62,7 +62,7 @@ def fitted(
             "class_moments",
             "features whose squares are finite",
             "larger ones",
-            "Take the features in another unit.",
+            "Rescale the features.",
         )
     blocks = [of_means(rows, root)]
     if theta > 0:

@@ -75,8 +75,8 @@ def regions(
 def decision_boundary(regions: Partition, *, ax: Axes | None = None, pixels: int = 240) -> tuple[Figure, Axes]:
     """Draws the predicted classes on a plane, in pale colours, and between them the exact lines on which they change.
 
-    Around a box that is no rectangle there is nothing. The legend names the classes, 20 at most; ten have a colour of
-    their own.
+    Around a box that is not a rectangle there is nothing. The legend names the classes, 20 at most; ten have a colour
+    of their own.
 
     Args:
         regions: the partition, a `gnomon.regions.Regions`.

@@ -22,7 +22,7 @@ def require(kind: type, expected: str, advice: str, **things: object) -> None:
 
 def tensors(**things: object) -> None:
     """Raises ArgumentTypeError unless all are tensors."""
-    require(Tensor, "a tensor", "Make one of it.", **things)
+    require(Tensor, "a tensor", "Convert it to a tensor.", **things)
 
 
 def numbers(tensor: Tensor) -> Numbers:

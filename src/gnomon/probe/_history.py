@@ -94,7 +94,7 @@ class History:
         """Adds a reading, replacing those at its step and after it; one at the last step with other names joins it.
 
         Raises:
-            TypeError: if it is no reading.
+            TypeError: if it is not a `Reading`.
             DataError: if a quantity has the name of something else that a line holds, or the line cannot be written;
                 then nothing of it remains.
         """

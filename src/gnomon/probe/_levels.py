@@ -40,7 +40,7 @@ def levels(plan: Plan, *, rows: bool = False) -> dict[str, Level]:
     for name, quantity in plan.quantities.items():
         arguments = plan.arguments[name].values()
         level = max((seen.get(key, Level.NETWORK) for key in arguments), default=Level.NETWORK)
-        in_parts = sum_of(quantity) or of_any_samples(quantity) or one_row_a_sample(quantity)
+        in_parts = sum_of(quantity) or of_any_samples(quantity) or one_row_per_sample(quantity)
         too_early = any(found.get(key, level) > level for key in arguments)
         found[name] = Level.ALL if too_early or (level > Level.NETWORK and not in_parts) else level
         seen[name] = Level.ALL if sum_of(quantity) else Level.NETWORK if of_any_samples(quantity) else found[name]
@@ -63,7 +63,7 @@ def with_rows(plan: Plan, levels: Mapping[str, Level]) -> set[str]:
     return {"x", "labels", *plan.observed, *joined}
 
 
-def one_row_a_sample(quantity: Quantity) -> bool | None:
+def one_row_per_sample(quantity: Quantity) -> bool | None:
     """Whether its result has one row per sample, as its return annotation says; None if that says nothing about it."""
     annotation = inspect.signature(quantity).return_annotation
     if isinstance(annotation, str):
@@ -86,7 +86,7 @@ def require_room(plan: Plan, rows: Mapping[str, int], n: int, memory: int | None
     budget = budget_of(memory)
     for name, quantity in plan.quantities.items():
         size = n * sum(rows.get(key, 0) for key in plan.arguments[name].values())
-        if size > budget and not own(quantity) and one_row_a_sample(quantity) is None:
+        if size > budget and not own(quantity) and one_row_per_sample(quantity) is None:
             raise RangeError(
                 "quantities",
                 f"{name} to use no more than memory={budget:,} bytes for all samples at once",

@@ -213,7 +213,7 @@ def check_again(data: object) -> None:
     if begun is iter(data) and not isinstance(begun, _BaseDataLoaderIter):
         raise RangeError(
             "data",
-            "batches that can be gone through at each reading",
+            "batches that can be iterated again at each reading",
             f"a {type(data).__name__}, which ends",
             "Pass a list of them, or a DataLoader.",
         )

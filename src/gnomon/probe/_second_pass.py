@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from gnomon._budget import budget_of
-from gnomon.probe._levels import Level, one_row_a_sample, with_rows
+from gnomon.probe._levels import Level, one_row_per_sample, with_rows
 from gnomon.probe._plan import Plan
 from gnomon.probe._process_state import process_state
 from gnomon.probe._samples import Samples
@@ -35,7 +35,7 @@ class SecondPass:
         self.names = {
             name
             for name, quantity in plan.quantities.items()
-            if levels[name] is Level.ALL and one_row_a_sample(quantity)
+            if levels[name] is Level.ALL and one_row_per_sample(quantity)
         }
         self._with_rows = with_rows(plan, levels) | self.names
         self._streams: list[Callable[[], object]] = []

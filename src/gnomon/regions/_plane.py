@@ -102,7 +102,7 @@ def require_coordinates(points: Tensor) -> None:
     if points.ndim != 2 or points.shape[1] != 2:
         raise ShapeError(
             "points",
-            "two coordinates a row, shape (n, 2)",
+            "two coordinates per row, shape (n, 2)",
             _checks.shape_of(points),
             "Take plane.project(x) for inputs.",
         )

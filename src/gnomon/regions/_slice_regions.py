@@ -162,13 +162,13 @@ def _polygon(box: Float[Tensor, "v 2"] | Box, origin: Tensor) -> Polygons:
             "box",
             "corners of shape (v, 2), v >= 3",
             _checks.shape_of(box),
-            "Pass them so, or as (left, right, bottom, top).",
+            "Pass such, or (left, right, bottom, top).",
         )
     _checks.finite(box=box)
     dtype = torch.promote_types(origin.dtype, torch.float32)
     if not torch.isfinite(box.to(dtype).square().sum()):
         reach = float(box.abs().max())
-        raise RangeError("box", f"corners whose squares {dtype} holds", f"{reach:.2g}", "Look closer.")
+        raise RangeError("box", f"corners whose squares {dtype} holds", f"{reach:.2g}", "Take a smaller box.")
     sides = box.roll(-1, 0) - box
     turns = cross(sides, sides.roll(-1, 0))
     turn = torch.atan2(turns, (sides * sides.roll(-1, 0)).sum(1)).sum()

@@ -63,7 +63,7 @@ class ChangedGradients(ABC):
         method's own separately, load both, and attach then.
 
         Raises:
-            TypeError: if it is no optimizer.
+            TypeError: if it is not an optimizer.
             RangeError: if the optimizer lacks one of the parameters, or has a method already. At a step: if it is fused
                 and would unscale the gradients itself.
             CheckpointError: on loading, if the optimizer's state has no method's state in it.

@@ -50,7 +50,7 @@ def noise_level(
             "train_accuracy",
             "a number or a tensor",
             type(train_accuracy).__name__,
-            "Make one of it.",
+            "Convert it to a tensor.",
         )
     within = (train_accuracy >= 0) & (train_accuracy <= 1)
     _checks.settings(

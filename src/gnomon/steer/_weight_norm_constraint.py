@@ -87,7 +87,7 @@ class WeightNormConstraint:
         then.
 
         Raises:
-            TypeError: if it is no optimizer.
+            TypeError: if it is not an optimizer.
             RangeError: if the optimizer lacks one of the parameters, or has a method already.
             CheckpointError: on loading, if the optimizer's state has no method's state in it.
         """

@@ -55,7 +55,9 @@ def coordinates(
     for i, rows in enumerate(shapes):
         if rows.ndim != 2 or rows.shape[1] != dimensions or len(rows) < least:
             expected = f"shape (v, {dimensions}), v >= {least}"
-            raise ShapeError(argument, expected, f"{rows.shape} at index {i} of {of!r}", "Leave out what is no shape.")
+            raise ShapeError(
+                argument, expected, f"{rows.shape} at index {i} of {of!r}", "Leave out what is not a shape."
+            )
         if not np.isfinite(rows).all():
             got = f"{rows.tolist()} at index {i} of {of!r}"
             raise RangeError(argument, "finite coordinates", got, "Look for the step at which training diverged.")

@@ -67,7 +67,7 @@ def function_of(factory: str) -> Callable[..., object]:
         sys.path.insert(0, here)
     with foreign(
         f"to import {module_name!r} from {here}",
-        "Call gnomon where it can be imported; what is no definition belongs below `if __name__ == '__main__':`.",
+        "Call gnomon where it can be imported; what is not a definition belongs below `if __name__ == '__main__':`.",
     ):
         made = getattr(importlib.import_module(module_name), name, None)
     if isinstance(made, nn.Module):

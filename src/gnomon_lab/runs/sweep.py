@@ -160,7 +160,7 @@ def _last_lines(future: Future[None], place: Path) -> tuple[str, ...]:
         return ()
     lines = _message_at(place).read_text(encoding="utf-8").splitlines() if _message_at(place).exists() else []
     if not lines:  # also where a full disk had no room for them
-        how = "was killed, perhaps for want of memory, or crashed" if isinstance(error, BrokenExecutor) else "is gone"
+        how = "was killed, perhaps for lack of memory, or crashed" if isinstance(error, BrokenExecutor) else "is gone"
         lines = f"{type(error).__name__}: {error}".splitlines()
         lines.append(f"Its worker {how}. Call the same command again: the run goes on from its last checkpoint.")
     return tuple(lines[-LAST_LINES:])

@@ -59,7 +59,7 @@ class Trajectory:
                 "beta",
                 f"points and β of sizes up to {HIGHEST:.0e} together, as squared speeds grow with their fourth power",
                 f"{self._scale:.3g}",
-                "Give them another unit.",
+                "Rescale them.",
             )
         self._switch()
 

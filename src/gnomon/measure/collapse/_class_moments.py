@@ -43,7 +43,7 @@ class ClassMoments:
     def __post_init__(self) -> None:
         if not (isinstance(self.counts, Tensor) and isinstance(self.means, Tensor)):
             kinds = f"{type(self.counts).__name__} and {type(self.means).__name__}"
-            raise ArgumentTypeError("means", "tensors of counts and means", kinds, "Make some of them.")
+            raise ArgumentTypeError("means", "tensors of counts and means", kinds, "Convert them to tensors.")
         if not isinstance(self.within, Dense | Factored):
             raise ArgumentTypeError(
                 "within",

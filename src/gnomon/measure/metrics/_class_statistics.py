@@ -94,9 +94,9 @@ class ClassStatistics(Metric):
         if self.class_means[0].shape[1] != width:
             raise ShapeError(
                 "features",
-                f"{self.class_means[0].shape[1]} features a sample as before",
+                f"{self.class_means[0].shape[1]} features per sample as before",
                 width,
-                "Use one ClassStatistics a layer.",
+                "Use one ClassStatistics per layer.",
             )
         block = max(BLOCK, width)
         for part, classes in zip(torch.split(batch, block), torch.split(labels.long(), block), strict=True):
