@@ -1,4 +1,4 @@
-"""The geometry of neural-network training: measure it, steer it."""
+"""The geometry of neural-network training: measure it, steer it, solve it."""
 
 from importlib import import_module
 from importlib.util import find_spec

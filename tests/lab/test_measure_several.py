@@ -423,7 +423,7 @@ def test_what_the_network_raises_of_one_is_named(ask, many, monkeypatch):
     code, out, said = ask(NAMES[2], NAMES[3], options=(*ASKED, "--json"), model=("--model", "nets:made"))
     assert (code, out) == (2, "")
     code, _, said = ask(*NAMES, options=("--layer", "9"))
-    assert said.splitlines()[-1] == "gnomon: Probe(layer): expected one of 0, 1, 2, got '9'. Choose one."
+    assert said.splitlines()[-1] == "gnomon: Probe(layers): expected one of 0, 1, 2, got '9'. Choose one."
 
 
 def test_nothing_that_can_be_measured_is_one_line(ask, many):

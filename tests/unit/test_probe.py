@@ -342,7 +342,7 @@ def test_what_has_no_linear_head_is_said_before_training():
         given = quantity if isinstance(quantity, dict) else [quantity]
         with pytest.raises(UnsupportedModuleError, match=r"Probe\(model\): expected a network with a linear layer at"):
             gnomon.Probe(bare, (x, labels), given)
-    with pytest.raises(RangeError, match=r"Probe\(layer\): expected one of 0, 1, 2, got 'fc'"):
+    with pytest.raises(RangeError, match=r"Probe\(layers\): expected one of 0, 1, 2, got 'fc'"):
         gnomon.Probe(model, (x, labels), [gnomon.nc1], layers="fc")
     with pytest.raises(UnsupportedModuleError, match=r"final linear layer outputs the logits, got one that cont"):
         gnomon.features(nn.Sequential(model, nn.Softmax(1)), x)

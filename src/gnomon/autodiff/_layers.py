@@ -50,14 +50,14 @@ def layer_named(model: Model, layer: str, argument: str = "layer") -> nn.Module:
     return modules[layer]
 
 
-def named_layers(names: str | Sequence[str] | None) -> tuple[str, ...]:
-    """One name or several, as a tuple; empty for None.
+def named_layers(names: str | Sequence[str] | None, argument: str = "layers") -> tuple[str, ...]:
+    """One name or several, which were passed as this argument, as a tuple; empty for None.
 
     Raises:
         TypeError: if it is neither.
     """
     if not (names is None or isinstance(names, Iterable)):
-        raise ArgumentTypeError("layers", "a name or a list of names", type(names).__name__, "Pass their names.")
+        raise ArgumentTypeError(argument, "a name or a list of names", type(names).__name__, "Pass their names.")
     return (names,) if isinstance(names, str) else tuple(names or ())
 
 

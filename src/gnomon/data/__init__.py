@@ -1,4 +1,4 @@
-"""Data sets as `Samples`: digits, XOR clusters, and images from parquet folders or the Hugging Face hub."""
+"""Data sets: digits, XOR clusters, images from parquet folders or the Hugging Face hub, and sums modulo a number."""
 
 from gnomon.data._digits import digits
 from gnomon.data._images import IMAGE_COLUMNS, LABEL_COLUMNS, load_images

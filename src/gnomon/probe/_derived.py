@@ -125,10 +125,11 @@ def across_layers(arguments: Mapping[str, Sequence[str]], order: Sequence[str]) 
     return [name for name in seen if "features" in seen[name] and seen[name] & {"classifier", "bias"}]
 
 
-def require_layers(model: nn.Module, *layers: str | Sequence[str] | None) -> None:
-    """Raises RangeError unless the network has layers of these names."""
-    for layer in (name for names in layers for name in named_layers(names)):
-        layer_named(model, layer)
+def require_layers(model: nn.Module, **layers: str | Sequence[str] | None) -> None:
+    """Raises RangeError unless the network has the layers that these arguments name."""
+    for argument, names in layers.items():
+        for name in named_layers(names, argument):
+            layer_named(model, name, argument)
 
 
 def require_one_layer(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TRAIN, VALIDATION = "train", "validation"
-"""The split of the training data, where there are splits and no other is named."""
+"""The splits of the training data and of held-out samples, where there are splits and no others are named."""
 
 
 class History:

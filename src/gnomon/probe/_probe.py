@@ -160,7 +160,7 @@ class Probe:
         self.layers = layers = layers if layers is None or isinstance(layers, str) else tuple(layers)
         if layers == ():
             raise EmptyError("layers", "at least one layer", "none", "Name one, or leave it out.")
-        self.head = named_layers(head)
+        self.head = named_layers(head, "head")
         self.schedule = every(1) if schedule is None else schedule
         self.memory = memory
         self.rtol, self.passes = rtol, passes
@@ -175,7 +175,7 @@ class Probe:
         }
         check_names(self.quantities)
         self._docstrings = docstrings_of(self._plans)
-        require_layers(model, layers, head)
+        require_layers(model, layers=layers, head=head)
         self._written: set[str] = set()
         self._settled: set[str] = set()
         whole(model, self._dry_run)

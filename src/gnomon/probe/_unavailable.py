@@ -29,10 +29,10 @@ def unavailable(
     Raises:
         GnomonError: if the data are not samples, quantities request what no probe has, or there is no such layer.
     """
-    require_layers(model, layers, head)
+    require_layers(model, layers=layers, head=head)
     its = None if positions is None else Positions(positions)
     samples = Samples(data, its)
-    ends = named_layers(head)
+    ends = named_layers(head, "head")
 
     def look() -> dict[str, GnomonError]:
         given = provided(model, memory=memory, head=ends, positions=its)

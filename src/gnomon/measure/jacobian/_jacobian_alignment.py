@@ -49,12 +49,12 @@ def jacobian_alignment(
         Walker et al., Jacobian Alignment Explains Grokking, definition 1, made a number.
     Args:
         jacobian: the Jacobians, or an operator that computes products with them.
+        x: the samples at which they were taken.
         rtol: for an operator, the relative error at which the estimation stops; default: 0.05.
         passes: for an operator, the largest number of products with each Jacobian; at least 16; default: 256. A warning
             says if they do not suffice.
         seed: for an operator, the seed of the random vectors, which are drawn independently of training's random
             numbers.
-        x: the samples at which they were taken.
     Returns:
         In [0, 1] up to rounding; 1 exactly when every row is a multiple of x (definition 1), 0 when every row is
         orthogonal to it, and 0 where either is zero. Invariant under scaling of either, under rotations of the inputs
