@@ -31,10 +31,31 @@ def test_ratios_are_of_steps_and_seconds_to_the_goal():
     columns, rows = table(made_up())
     assert len(columns) == len(rows[0]) == 7
     assert rows[1] == ("cross-entropy, GrokAlign", "1,000", "12", "7.00 x", "5.83 x", "86.0%", "-0.200 / 0.300")
-    assert summary(made_up()) == "With cross-entropy GrokAlign reaches the goal in 7.00 times fewer steps."
+    assert summary(made_up()).startswith(
+        "With cross-entropy the baseline reaches the goal at step 7,000, GrokAlign at step 1,000 (7.00 times as soon), "
+    )
     assert arms(made_up()) == [("cross-entropy", method) for method in METHODS]
     (curves,) = figures(made_up())
     assert [mark.label for mark in curves.panels[0].marks][:2] == ["baseline, step 7,000", "GrokAlign, step 1,000"]
+
+
+@pytest.mark.parametrize(
+    ("ends", "never", "sentence"),
+    [
+        ({"baseline"}, "", "the baseline reaches the goal at step 7,000."),
+        ({"baseline", "input noise"}, "",
+         "the baseline reaches the goal at step 7,000, input noise at step 5,000 (1.40 times as soon)."),
+        ({"baseline", "GrokAlign"}, "GrokAlign", "the baseline reaches the goal at step 7,000, GrokAlign never."),
+        ({"baseline", "GrokAlign"}, "baseline", "the baseline never reaches the goal, GrokAlign at step 1,000."),
+    ],
+)  # fmt: skip
+def test_each_choice_of_methods_has_a_page(ends, never, sentence):
+    """A run of hours must not end in an error because a method was left out, or never arrived."""
+    records = made_up({method: at for method, at in ENDS.items() if method in ends})
+    records = [record | {"reached": record["reached"] and never not in record["arm"].split()} for record in records]
+    assert summary(records) == f"With cross-entropy {sentence}"
+    assert len(table(records)[1]) == len(figures(records)[0].panels[0].lines) == len(ends)
+    assert len(claims([records])) == 2 * len(ends & {"GrokAlign", "input noise"})
 
 
 def test_claims_hold_within_the_papers_spread():

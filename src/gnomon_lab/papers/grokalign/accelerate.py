@@ -188,14 +188,16 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
 
 
 def summary(records: Sequence[Record]) -> str:
-    """The result in a sentence for each loss."""
+    """When each method reaches the goal, a sentence for each loss."""
     sentences = []
     for loss in firsts(records):
-        ours, base = end(records, loss, "GrokAlign"), end(records, loss, "baseline")
-        if ours and base:
-            sentences.append(f"With {loss} GrokAlign reaches the goal in {base[0] / ours[0]:.2f} times fewer steps.")
-        else:
-            sentences.append(f"With {loss} one of the two did not reach the goal.")
+        ends = {method: end(records, loss, method) for of, method in arms(records) if of == loss}
+        base = ends.pop("baseline")
+        told = [f"the baseline reaches the goal at step {base[0]:,}" if base else "the baseline never reaches the goal"]
+        for method, ours in ends.items():
+            sooner = f" ({base[0] / ours[0]:.2f} times as soon)" if base and ours else ""
+            told.append(f"{method} " + (f"at step {ours[0]:,}{sooner}" if ours else "never"))
+        sentences.append(f"With {loss} {', '.join(told)}.")
     return " ".join(sentences)
 
 
