@@ -19,6 +19,7 @@ from gnomon_lab.papers.agop_collapse.linear_rfm.page import (
     within,
 )
 from gnomon_lab.papers.agop_collapse.linear_rfm.run import PAPER, SMALL, Config, run
+from gnomon_lab.runs import Run
 from tests.lab.resuming import resumed
 
 TINY = Config(classes=3, samples=8, kernel_ridges=(0.0, 0.001, 0.002, 0.02, 2.0), feature_ridges=(1.0, 2.0), depth=120)
@@ -114,6 +115,27 @@ def test_settings_have_ridges_under_the_theorem_s_condition(config):
     for features in config.feature_ridges:
         bound = features / (2 * (1 + 1 / features) * config.samples)
         assert sum(0 < kernel <= 0.9 * bound for kernel in config.kernel_ridges) >= 3
+
+
+@pytest.mark.parametrize(
+    ("change", "power", "drawn"),
+    [
+        # No ridge is small enough for the theorem, nor for the printed factor.
+        ({"kernel_ridges": (0.0, 100.0, 200.0, 300.0)}, False, ["distance-exact"]),
+        # One is, which does not show a power.
+        ({"kernel_ridges": (0.0, 0.1, 200.0, 300.0)}, False, ["distance-exact", "distance-printed", "left"]),
+        # The second layer has collapsed to rounding.
+        ({"feature_ridges": (1e6,)}, True, ["distance-exact", "distance-printed", "left"]),
+        ({"kernel_ridges": (0.0, 1e-17, 2e-17, 3e-17)}, False, ["left"]),
+    ],
+)
+def test_each_choice_of_ridges_has_a_page(tmp_path, change, power, drawn):
+    made = Run(tmp_path, 0)
+    run(Config(samples=2, depth=5, **change), made)
+    records = made.records()
+    assert ("power" in summary(records)) == power
+    assert [figure.name for figure in figures(records)] == drawn
+    assert len({len(row) for row in table(records)[1]}) == 1
 
 
 def test_settings_are_checked_together():

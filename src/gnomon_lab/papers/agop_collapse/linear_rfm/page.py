@@ -55,8 +55,11 @@ def steps(arm: Arm, name: str = "distance") -> list[tuple[float, float]]:
 
 
 def observed(arm: Arm) -> float:
-    """The factor by which the distance from the fixed point shrinks in the last layer in which it is above rounding."""
-    before, after = steps(arm, "to_limit")[-1]
+    """The factor by which the distance from the fixed point shrinks in the last layer in which it is above rounding.
+
+    0 if there is no such layer after the first.
+    """
+    *_, (before, after) = [(1.0, 0.0), *steps(arm, "to_limit")]
     return after / before
 
 
@@ -75,14 +78,17 @@ def left(arm: Arm) -> float:
     return float(arm[-1]["distance"] / arm[-1]["samples"])
 
 
-def power(records: Sequence[Record], value: Callable[[Arm], float]) -> float:
-    """The power of λ_k with which a value goes to 0 under the condition of the theorem: the smallest over λ_Φ."""
-    powers = []
+def powers(records: Sequence[Record], value: Callable[[Arm], float]) -> list[float]:
+    """The powers of λ_k with which a value goes to 0 under the condition of the theorem, by λ_Φ.
+
+    Two ridges λ_k or more show a power; a λ_Φ with fewer under the condition has none.
+    """
+    found = []
     for _, group in itertools.groupby(arms(records, "printed", within), key=lambda arm: arm[0]["feature_ridge"]):
-        found = [(math.log(arm[0]["kernel_ridge"]), value(arm)) for arm in group]
-        ridges, values = [ridge for ridge, _ in found], [max(value, ROUNDING) for _, value in found]
-        powers.append(linear_regression(ridges, [math.log(value) for value in values]).slope)
-    return min(powers)
+        points = [(math.log(arm[0]["kernel_ridge"]), math.log(max(value(arm), ROUNDING))) for arm in group]
+        if len(points) > 1:
+            found.append(linear_regression(*zip(*points, strict=True)).slope)
+    return found
 
 
 def closed_form(record: Record) -> float:
@@ -134,26 +140,26 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
 
 
 def summary(records: Sequence[Record]) -> str:
-    """The result in two sentences."""
-    exact = max(left(arm) for arm in arms(records, "exact", every))
-    return (
-        f"With the exact factor every recursion ends at the labels' Gram matrix, to {exact:.0e} of its eigenvalue. "
-        f"With the printed one a distance is left, and it shrinks with the power {power(records, left):.2f} of λ_k."
-    )
+    """The result in two sentences; the second where ridges are small enough to show a power, and leave something."""
+    exact, shown = max(left(arm) for arm in arms(records, "exact", every)), powers(records, left)
+    found = f"With the exact factor every recursion ends at the labels' Gram matrix, to {exact:.0e} of its eigenvalue."
+    if not any(shown):
+        return found
+    return f"{found} With the printed one a distance is left, and it shrinks with the power {min(shown):.2f} of λ_k."
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:
-    """Distances against layers with each factor, and what is left at the end."""
+    """Distances against layers with each factor, and what is left at the end; each as far as there is any to draw."""
     return [
-        curves(records, "exact", "The distances with the exact factor",
-               "By the theory they fall in straight lines: more λ_k is slower, more λ_Φ faster. The first layers."),
-        curves(records, "printed", "The distances with the printed factor",
-               "By the theory it collapses as fast, but to a multiple of the labels' Gram matrix. The first layers."),
-        remainders(records),
+        *curves(records, "exact", "The distances with the exact factor",
+                "By the theory they fall in straight lines: more λ_k is slower, more λ_Φ faster. The first layers."),
+        *curves(records, "printed", "The distances with the printed factor",
+                "By the theory it collapses as fast, but to a multiple of the labels' Gram matrix. The first layers."),
+        *remainders(records),
     ]  # fmt: skip
 
 
-def curves(records: Sequence[Record], scaling: Scaling, title: str, message: str) -> Curves:
+def curves(records: Sequence[Record], scaling: Scaling, title: str, message: str) -> list[Figure]:
     """The distance from the labels' Gram matrix by layer, a panel for each λ_Φ."""
     kernels = sorted({record["kernel_ridge"] for record in records if every(record)})
     panels = []
@@ -163,15 +169,18 @@ def curves(records: Sequence[Record], scaling: Scaling, title: str, message: str
             kernel = arm[0]["kernel_ridge"]
             seen = [record for record in arm[:DRAWN] if record["distance"] > ROUNDING * record["samples"]]
             x, y = (record["step"] for record in seen), (record["distance"] / record["samples"] for record in seen)
-            lines.append(Line(f"λ_k = {kernel:g}", tuple(x), tuple(y), colour=kernels.index(kernel)))
-        panels.append(Panel(f"λ_Φ = {features:g}", "‖G̃ - yyᵀ‖ / N", tuple(lines), (), (ROUNDING, 2.0), log_y=True))
+            if seen:
+                lines.append(Line(f"λ_k = {kernel:g}", tuple(x), tuple(y), colour=kernels.index(kernel)))
+        if lines:
+            panels.append(Panel(f"λ_Φ = {features:g}", "‖G̃ - yyᵀ‖ / N", tuple(lines), (), (ROUNDING, 2.0), log_y=True))
     caption = (
         "The spectral distance of each layer's Gram matrix from that of the labels, over the latter's eigenvalue. "
     )
-    return Curves(f"distance-{scaling}", title, caption + message, "layer", tuple(panels), log_x=False)
+    named = f"distance-{scaling}"
+    return [Curves(named, title, caption + message, "layer", tuple(panels), log_x=False)] if panels else []
 
 
-def remainders(records: Sequence[Record]) -> Curves:
+def remainders(records: Sequence[Record]) -> list[Figure]:
     """What is left at the end with the printed factor, next to the square that the theorem prints."""
     lines = []
     by_ridge = itertools.groupby(arms(records, "printed", every), key=lambda arm: arm[0]["feature_ridge"])
@@ -182,14 +191,12 @@ def remainders(records: Sequence[Record]) -> Curves:
             Line(f"left, λ_Φ = {features:g}", tuple(found), tuple(found.values()), colour=colour),
             Line(f"(λ_k / λ_Φ)², λ_Φ = {features:g}", tuple(found), squares, dashed=True, colour=colour),
         ]
-    return Curves(
-        "left",
-        "What is left in the end, against λ_k",
+    caption = (
         "With the printed factor, for all ridges for which it is above one half: the distance from the labels' Gram "
-        "matrix in the last layer, and the square of λ_k / λ_Φ, of whose order the theorem says it is (dashed).",
-        "λ_k",
-        (Panel("Distance in the last layer", "‖G̃ - yyᵀ‖ / N", tuple(lines), log_y=True),),
+        "matrix in the last layer, and the square of λ_k / λ_Φ, of whose order the theorem says it is (dashed)."
     )
+    panel = Panel("Distance in the last layer", "‖G̃ - yyᵀ‖ / N", tuple(lines), log_y=True) if lines else None
+    return [Curves("left", "What is left in the end, against λ_k", caption, "λ_k", (panel,))] if panel else []
 
 
 def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
@@ -203,8 +210,8 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
         return at_most(message, SOURCE + where, limit, worst)
 
     def square(message: str, value: Callable[[Arm], float]) -> Claim:
-        powers = [power(records, value) for records in seeds]
-        return Claim(message, SOURCE + "theorem 4.3", "2; at least 1.9", over_seeds(powers), min(powers) >= ORDER)
+        least = [min(powers(records, value)) for records in seeds]
+        return Claim(message, SOURCE + "theorem 4.3", "2; at least 1.9", over_seeds(least), min(least) >= ORDER)
 
     wrong = [disordered(records) for records in seeds]
     corrected = "theorem 4.3, as corrected in docs/errata.md"
