@@ -307,12 +307,23 @@ def test_the_page_says_factors_arrivals_and_points():
         "",
     )
     assert by_name[f"SAM, {chosen.ALONE}"] == ("", "", "+2.0 (+2.0 to +2.0)")
-    assert "digits: GrokAlign, alone (10.0 x)" in page.summary(board())
+    assert "digits: GrokAlign, alone (10.0 times less time); " in page.summary(board())
+    assert page.summary(board()).endswith("; usual: SAM, alone (+2.0 points of unseen accuracy).")
     (scatter,) = page.figures(board())
     assert [panel.title for panel in scatter.panels] == ["digits", "transformer", "usual"]
     assert scatter.panels[0].rows == (
         chosen.BASELINE, chosen.UNTUNED, chosen.NO_DECAY, chosen.REFINED, "GrokAlign", "GrokAlign, k = 16"
     )  # fmt: skip
+
+
+def test_the_caption_speaks_of_the_tasks_that_ran():
+    def caption(*tasks):
+        return page.figures([each for each in board() if each["task"] in tasks])[0].caption
+
+    assert "processor time" in caption("digits", "usual")
+    assert "On usual: points" in caption("digits", "usual")
+    assert "points" not in caption("digits")
+    assert "processor time" not in caption("usual")
 
 
 def test_claims_hold_by_their_numbers():

@@ -134,32 +134,30 @@ class Method:
 
     Attributes:
         change: what it does to a training, with one of the settings.
-        settings: what it is tuned over.
-        setting: what these are.
+        settings: what it is tuned over, by the change's last parameter.
         not_for: tasks whose networks have nothing that it applies to.
     """
 
     change: Callable[..., None]
     settings: tuple[float, ...] | tuple[tuple[float, float], ...]
-    setting: str
     not_for: tuple[str, ...] = ()
 
 
 METHODS = {
-    REFINED: Method(refined, ((1.0, 1.0), (0.6, 1.0), (1.6, 1.0), (1.0, 0.5), (1.0, 2.0)), "times rate and decay"),
-    "GrokAlign": Method(grokalign, (1e-3, 1e-2, 1e-1, 1.0), "λ"),
-    "GrokAlign, k = 16": Method(partial(grokalign, every=16), (1e-3, 1e-2, 1e-1, 1.0), "λ"),
-    "squared Jacobian": Method(partial(grokalign, squared=True), (1e-4, 1e-3, 1e-2, 1e-1), "λ"),
-    "Grokfast": Method(grokfast, ((0.8, 0.1), (0.9, 1.0), (0.98, 2.0), (0.98, 5.0)), "α and λ"),
-    "input noise": Method(noise, (0.03, 0.1, 0.3, 1.0), "deviation"),
-    "⊥Grad": Method(orthograd, (0.1, 0.3, 1.0, 3.0), "times the learning rate"),
-    "StableMax": Method(stablemax, (0.1, 0.3, 1.0, 3.0), "times the learning rate"),
-    "Muon": Method(muon, (0.003, 0.01, 0.03, 0.1), "learning rate", not_for=("usual",)),
-    "egalitarian": Method(egalitarian, (0.01, 0.03, 0.1, 0.3), "learning rate"),
-    "constant norm": Method(constant_norm, (0.125, 0.25, 0.5, 1.0), "share of the start's norm"),
-    "SAM": Method(sharpness_aware, (0.05, 0.2, 0.8, 3.0), "ρ"),
-    "spectral norms": Method(spectral_norms, (1e-4, 1e-3, 1e-2, 1e-1), "λ"),
-    "label smoothing": Method(label_smoothing, (0.05, 0.1, 0.2, 0.4), "share"),
+    REFINED: Method(refined, ((1.0, 1.0), (0.6, 1.0), (1.6, 1.0), (1.0, 0.5), (1.0, 2.0))),
+    "GrokAlign": Method(grokalign, (1e-3, 1e-2, 1e-1, 1.0)),
+    "GrokAlign, k = 16": Method(partial(grokalign, every=16), (1e-3, 1e-2, 1e-1, 1.0)),
+    "squared Jacobian": Method(partial(grokalign, squared=True), (1e-4, 1e-3, 1e-2, 1e-1)),
+    "Grokfast": Method(grokfast, ((0.8, 0.1), (0.9, 1.0), (0.98, 2.0), (0.98, 5.0))),
+    "input noise": Method(noise, (0.03, 0.1, 0.3, 1.0)),
+    "⊥Grad": Method(orthograd, (0.1, 0.3, 1.0, 3.0)),
+    "StableMax": Method(stablemax, (0.1, 0.3, 1.0, 3.0)),
+    "Muon": Method(muon, (0.003, 0.01, 0.03, 0.1), not_for=("usual",)),
+    "egalitarian": Method(egalitarian, (0.01, 0.03, 0.1, 0.3)),
+    "constant norm": Method(constant_norm, (0.125, 0.25, 0.5, 1.0)),
+    "SAM": Method(sharpness_aware, (0.05, 0.2, 0.8, 3.0)),
+    "spectral norms": Method(spectral_norms, (1e-4, 1e-3, 1e-2, 1e-1)),
+    "label smoothing": Method(label_smoothing, (0.05, 0.1, 0.2, 0.4)),
 }
 """By name. The first is the control: the tuned weight decay and four settings around it, as many as others have.
 
