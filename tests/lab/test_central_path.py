@@ -38,11 +38,12 @@ def made_up(arm=None, step=100, **change):
 
 
 def test_table_summary_and_figures():
-    records = made_up(ARMS[1], omega=[1111.0, 1110.0])
+    records = made_up(ARMS[1], omega=[1111.0, 1110.0], equinorm=0.2)
     columns, rows = table(records)
     assert len(columns) == len(rows[0]) == 8
     assert rows[0] == ("3, 10, 4", "orthogonal", "101.0", "1.0 x", "0e+00", "1e-04", "0e+00", "1e-06")
-    assert rows[1][:5] == ("3, 10, 4", "renormalised", "1,111.0", "11.0 x", "1e+01")
+    assert rows[1][:5] == ("3, 10, 4", "the paper's flow", "1,111.0", "11.0 x", "1e+01")
+    assert "and ends 2e-01 off neural collapse's simplex at most." in summary(records)
     assert "ω = 101 for the first size, and the flow that the paper defines is at 1,111." in summary(records)
     growth, collapse = figures(records)
     assert (growth.name, collapse.name) == ("growth-3x10x4", "collapse-3x10x4")

@@ -20,9 +20,9 @@ from gnomon_lab.papers._shared import arms_of
 from gnomon_lab.runs import Claim, Record, Run, at_most, over_seeds
 from gnomon_lab.settings import Count, Range, Settings, between
 
-FLOWS: tuple[Projection, ...] = ("orthogonal", "renormalised")
-"""The projections of the gradient: the one that proposition 2 holds for, and the one that the paper defines."""
-NAMES = ("orthogonal", "the paper's flow")
+NAMES: dict[Projection, str] = {"orthogonal": "orthogonal", "renormalised": "the paper's flow"}
+"""The projections of the gradient, the one that proposition 2 holds for and the one that the paper defines, by name."""
+FLOWS = tuple(NAMES)
 SIMPLEX = (equinorm, equiangularity, maximal_equiangularity)
 Measure = Callable[[Sequence[Record]], float]
 FLOOR = 1e-17
@@ -146,7 +146,7 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
         end, law = arm[-1], max(off(record, "closed_form") for record in arm)
         over, (size, flow) = max(map(truediv, end["omega"], end["proposition_2"])), end["arm"].split()
         numbers = (f"{number:.0e}" for number in (law, off(end, "power_law"), spread(end), apart(end)))
-        rows.append((size.replace("x", ", "), flow, f"{end['omega'][0]:,.1f}", f"{over:.1f} x", *numbers))
+        rows.append((size.replace("x", ", "), NAMES[flow], f"{end['omega'][0]:,.1f}", f"{over:.1f} x", *numbers))
     return columns, rows
 
 
@@ -154,8 +154,10 @@ def summary(records: Sequence[Record]) -> str:
     """The result in two sentences."""
     (ours, *_), (paper, *_) = (arms_of(records, flow) for flow in FLOWS)
     worst = max(off(record, "closed_form") for arm in arms_of(records, *FLOWS) for record in arm)
+    away = max(apart(arm[-1]) for arm in arms_of(records, *FLOWS))
     return (
-        f"Each flow follows its own closed form to {worst:.0e}, and ends in neural collapse. "
+        f"Each flow follows its own closed form to {worst:.0e}, and ends {away:.0e} off neural collapse's simplex at "
+        f"most. "
         f"Proposition 2 is that of the orthogonal projection: at t = {ours[-1]['step']:.0e} it says ω = "
         f"{ours[-1]['omega'][0]:,.0f} for the first size, and the flow that the paper defines is at "
         f"{paper[-1]['omega'][0]:,.0f}."
@@ -215,7 +217,7 @@ def collapse(flows: Sequence[Sequence[Record]]) -> Curves:
 def both(flows: Sequence[Sequence[Record]], what: str, value: Callable[[Record], float]) -> tuple[Line, ...]:
     """A curve for each flow, from time 1 on; a single record gives a point."""
     lines = []
-    for colour, (name, records) in enumerate(zip(NAMES, flows, strict=True)):
+    for colour, (name, records) in enumerate(zip(NAMES.values(), flows, strict=True)):
         later = [record for record in records if record["step"] > 0]
         x = tuple(math.log10(record["step"]) for record in later)
         lines.append(Line(f"{name}: {what}", x, tuple(map(value, later)), colour=colour))
