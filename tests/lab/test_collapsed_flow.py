@@ -56,7 +56,8 @@ def test_table_summary_and_figures():
     assert rows[0] == ("3, B larger", "3.00", "5e-105", "0.90", "1e-11", "1e-11", "5e-01", "1e-12", "2e+00")
     assert rows[2][1:4] == ("", "5e-105", "")
     assert rows[-1] == ("network leaves", "", "1e-01", "", "1e-01", "", "", "", "")
-    assert "0.90 of its bound" in summary(records)
+    assert "0.90 of its bound at most, and ends at 5e-105 or below" in summary(records)
+    assert "ends at 3e-07 or below" in summary(made_up("3 weight", 2, loss=3e-7))
     assert "ends 0.02 away from it" in summary(records)
     losses, drift, values, networks = figures(records)
     assert [panel.title for panel in losses.panels] == ["Start: B larger", "Start: W larger", "Start: both alike"]

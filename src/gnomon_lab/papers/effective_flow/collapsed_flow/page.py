@@ -63,10 +63,15 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
 
 def summary(records: Sequence[Record]) -> str:
     """The result in two sentences."""
-    worst = max(ratio(arm, "loss", "bound", RESOLVED) for arm in arms_of(records, *DEFINITE))
+    definite = arms_of(records, *DEFINITE)
+    worst, end = (
+        max(ratio(arm, "loss", "bound", RESOLVED) for arm in definite),
+        max(arm[-1]["loss"] for arm in definite),
+    )
     (stays,), (leaves,) = arms_of(records, "stays"), arms_of(records, "leaves")
     return (
-        f"Where the integral of motion is definite, the loss is {worst:.2f} of its bound at most, and goes to 0. "
+        f"Where the integral of motion is definite, the loss is {worst:.2f} of its bound at most, and ends at "
+        f"{end:.0e} or below. "
         f"A network that stays collapsed comes to the flow, to {max(r['off_limit'] for r in stays):.0e} as the step "
         f"goes to 0; one that leaves the collapse ends {leaves[-1]['off_steps'][-1]:.2f} away from it."
     )
