@@ -5,6 +5,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -100,9 +101,29 @@ def split_of(path: Path) -> str:
 
 
 def _folder(folder: Path, split: str) -> Table:
-    """The files `<split>.parquet` and `<split>-<number>*.parquet` of a folder, in the order of their names."""
+    """The table of a split in the parquet files of a folder."""
     parquet = extra("load_images", "pyarrow.parquet", "data")
-    arrow_error = extra("load_images", "pyarrow", "data").ArrowException
+    files = _files(folder, split)
+    rows, columns = 0, []
+    for path in files:
+        if not path.is_file():  # opening a pipe would never end
+            raise DataError("name", "a file", f"{str(path)!r}", "Put the parquet file there.")
+        with _readable(path):
+            metadata = parquet.read_metadata(path)
+        rows += metadata.num_rows
+        columns.append(metadata.schema.to_arrow_schema().names)
+
+    def batches(wanted: Sequence[str]) -> Iterator[Any]:
+        for path in files:
+            with _readable(path), parquet.ParquetFile(path) as file:
+                yield from file.iter_batches(batch_size=_BATCH, columns=list(wanted))
+
+    shared = [column for column in columns[0] if all(column in others for others in columns)]
+    return Table(f"{folder} ({split})", rows, shared, batches, tuple(files))
+
+
+def _files(folder: Path, split: str) -> list[Path]:
+    """The files `<split>.parquet` and `<split>-<number>*.parquet` of a folder, in the order of their names."""
     splits = defaultdict(list)
     for path in sorted(folder.glob("*.parquet")):
         splits[split_of(path)].append(path)
@@ -120,36 +141,17 @@ def _folder(folder: Path, split: str) -> Table:
             repr(split),
             f"Choose one of them, or add {split}.parquet to {str(folder)!r}.",
         )
+    return splits[split]
 
-    def corrupt(path: Path, cause: Exception) -> DataError:
-        return DataError(
-            "name",
-            "a readable parquet file",
-            f"{str(path)!r} ({_line(cause)})",
-            "Copy or download it again.",
-        )
 
-    rows, columns = 0, []
-    for path in splits[split]:
-        if not path.is_file():  # opening a pipe would never end
-            raise DataError("name", "a file", f"{str(path)!r}", "Put the parquet file there.")
-        try:
-            metadata = parquet.read_metadata(path)
-        except (arrow_error, OSError) as cause:
-            raise corrupt(path, cause) from cause
-        rows += metadata.num_rows
-        columns.append(metadata.schema.to_arrow_schema().names)
-
-    def batches(wanted: Sequence[str]) -> Iterator[Any]:
-        for path in splits[split]:
-            try:
-                with parquet.ParquetFile(path) as file:
-                    yield from file.iter_batches(batch_size=_BATCH, columns=list(wanted))
-            except (arrow_error, OSError) as cause:
-                raise corrupt(path, cause) from cause
-
-    shared = [column for column in columns[0] if all(column in others for others in columns)]
-    return Table(f"{folder} ({split})", rows, shared, batches, tuple(splits[split]))
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Raises DataError if reading the file fails inside."""
+    try:
+        yield
+    except (extra("load_images", "pyarrow", "data").ArrowException, OSError) as cause:
+        got = f"{str(path)!r} ({_line(cause)})"
+        raise DataError("name", "a readable parquet file", got, "Copy or download it again.") from cause
 
 
 def _hub(known: Known, split: str, looked: Sequence[Path]) -> Table:
