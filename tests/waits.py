@@ -26,11 +26,8 @@ ERRORS = {
     ),
     *("measure/collapse/_snr.py:snr", "measure/truncation/_cumulative_parameters.py:cumulative_parameters"),
     *("regions/_migration.py:migration", "regions/_partition.py:Regions.region_of", "regions/_plane.py:plane_through"),
-    *(
-        "regions/_plane.py:Plane.__post_init__",
-        "regions/_slice_regions.py:_polygon",
-        "regions/_slice_regions.py:_verify",
-    ),
+    "regions/_plane.py:Plane.__post_init__",
+    *(f"regions/_slice_regions.py:{name}" for name in ("_polygon", "_corners", "_require_near", "_verify")),
     *(
         "regions/_steps.py:Network.require_agreement",
         "regions/_steps.py:_require_apart",

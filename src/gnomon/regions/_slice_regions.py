@@ -152,24 +152,8 @@ def _polygon(box: Float[Tensor, "v 2"] | Box, origin: Tensor) -> Polygons:
         ShapeError: if it is not (v, 2) with three corners or more.
         RangeError: if it is not convex, has no area, is far away, or reaches beyond what the network can compute.
     """
-    limits = not isinstance(box, Tensor)
-    box = (box if isinstance(box, Tensor) else _checks.numbers("box", box)).to(origin.device, torch.float64)
-    if limits and box.shape == (4,):
-        left, right, bottom, top = box
-        box = torch.stack([left, bottom, right, bottom, right, top, left, top]).view(4, 2)
-    if box.ndim != 2 or box.shape[1] != 2 or len(box) < 3:
-        raise ShapeError(
-            "box",
-            "corners of shape (v, 2), v >= 3",
-            _checks.shape_of(box),
-            "Pass such, or (left, right, bottom, top).",
-        )
-    _checks.finite(box=box)
-    dtype = torch.promote_types(origin.dtype, torch.float32)
-    if not torch.isfinite(box.to(dtype).square().sum()):
-        reach = float(box.abs().max())
-        raise RangeError("box", f"corners whose squares {dtype} holds", f"{reach:.2g}", "Take a smaller box.")
-    sides = box.roll(-1, 0) - box
+    corners = _corners(box, origin)
+    sides = corners.roll(-1, 0) - corners
     turns = cross(sides, sides.roll(-1, 0))
     turn = torch.atan2(turns, (sides * sides.roll(-1, 0)).sum(1)).sum()
     if not ((turns > 0).all() or (turns < 0).all()) or turn.abs() > 7:
@@ -179,7 +163,51 @@ def _polygon(box: Float[Tensor, "v 2"] | Box, origin: Tensor) -> Polygons:
             "others",
             "Take its convex hull.",
         )
-    away, size = box.abs().amax(0), box.amax(0) - box.amin(0)
+    _require_near(corners)
+    corners = corners if turn > 0 else corners.flip(0)
+    count = torch.tensor([len(corners)], device=origin.device)
+    polygon = Polygons(corners[None], count, torch.full((1, len(corners)), OUTSIDE, device=origin.device))
+    away = float(corners.abs().max())
+    width = float(polygon.areas()) / float(torch.linalg.vector_norm(sides, dim=1).max())
+    if width < THINNEST * away:
+        raise RangeError(
+            "box",
+            f"one whose width is at least {THINNEST:g} of its corners' coordinates",
+            f"{width:.2g} wide with corners up to {away:.2g}",
+            "Take directions of other lengths.",
+        )
+    return polygon
+
+
+def _corners(box: Float[Tensor, "v 2"] | Box, origin: Tensor) -> Float[Tensor, "v 2"]:
+    """The corners of a box on the origin's device, in float64.
+
+    Raises:
+        ShapeError: if they are not (v, 2), three or more.
+        RangeError: at NaN or infinity, or beyond what the network can compute.
+    """
+    corners = (box if isinstance(box, Tensor) else _checks.numbers("box", box)).to(origin.device, torch.float64)
+    if not isinstance(box, Tensor) and corners.shape == (4,):
+        left, right, bottom, top = corners
+        corners = torch.stack([left, bottom, right, bottom, right, top, left, top]).view(4, 2)
+    if corners.ndim != 2 or corners.shape[1] != 2 or len(corners) < 3:
+        raise ShapeError(
+            "box",
+            "corners of shape (v, 2), v >= 3",
+            _checks.shape_of(corners),
+            "Pass such, or (left, right, bottom, top).",
+        )
+    _checks.finite(box=corners)
+    dtype = torch.promote_types(origin.dtype, torch.float32)
+    if not torch.isfinite(corners.to(dtype).square().sum()):
+        reach = float(corners.abs().max())
+        raise RangeError("box", f"corners whose squares {dtype} holds", f"{reach:.2g}", "Take a smaller box.")
+    return corners
+
+
+def _require_near(corners: Float[Tensor, "v 2"]) -> None:
+    """Raises RangeError if the box is much farther away than it is wide, or high."""
+    away, size = corners.abs().amax(0), corners.amax(0) - corners.amin(0)
     if (away > FAR * size).any():
         axis = int((away / size).argmax())
         raise RangeError(
@@ -188,15 +216,3 @@ def _polygon(box: Float[Tensor, "v 2"] | Box, origin: Tensor) -> Polygons:
             f"{float(size[axis]):.2g} wide or high at {float(away[axis]):.2g}",
             "Take a plane whose origin is in the box, Plane(plane.embed(corner)[0], plane.directions).",
         )
-    corners = box if turn > 0 else box.flip(0)
-    count = torch.tensor([len(corners)], device=origin.device)
-    polygon = Polygons(corners[None], count, torch.full((1, len(corners)), OUTSIDE, device=origin.device))
-    width = float(polygon.areas()) / float(torch.linalg.vector_norm(sides, dim=1).max())
-    if width < THINNEST * float(away.max()):
-        raise RangeError(
-            "box",
-            f"one whose width is at least {THINNEST:g} of its corners' coordinates",
-            f"{width:.2g} wide with corners up to {float(away.max()):.2g}",
-            "Take directions of other lengths.",
-        )
-    return polygon
