@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Shaped
 from torch import Tensor, nn
 
-from gnomon.autodiff._head import features_in, linear_head
+from gnomon.autodiff._head import Head, features_in, linear_head
 from gnomon.autodiff._independence import (
     require_independent_samples,
     require_samples,
@@ -38,6 +38,42 @@ class Observed:
 
     values: dict[str, Tensor]
     seconds: dict[str, float]
+
+
+@dataclass(frozen=True)
+class _Watched:
+    """The layers whose inputs are observed.
+
+    Attributes:
+        layers: by the name of the observation, several for a head; each by the name under which a tape holds its calls.
+        heads: the heads among them, by the name of the observation.
+        positions: those that are read, if the network outputs the logits of several in a row.
+    """
+
+    layers: Mapping[str, Mapping[str, nn.Module]]
+    heads: Mapping[str, Head]
+    positions: Positions | None
+
+    @classmethod
+    def of(
+        cls, model: Model, x: Shaped[Tensor, "n *d"], features: Mapping[str, Layer], positions: Positions | None
+    ) -> "_Watched":
+        """The layers that are named, and those of heads."""
+        heads = {name: linear_head(model, x, of, positions) for name, of in features.items() if not isinstance(of, str)}
+        layers = {}
+        for name, of in features.items():
+            own = (layer_named(model, of),) if isinstance(of, str) else heads[name].layers
+            layers[name] = {f"{name} {place}": layer for place, layer in enumerate(own)}
+        return cls(layers, heads, positions)
+
+    def features(self, tape: Tape) -> dict[str, Any]:
+        """The inputs of the layers in this pass."""
+        seen: dict[str, Any] = {}
+        for name, layers in self.layers.items():
+            seen[name] = features_in(tape, list(layers), self.heads.get(name), self.positions)
+            if self.positions is not None and not self.positions.one:
+                seen[name] = seen[name].unflatten(0, (-1, self.positions.count))
+        return seen
 
 
 def observe(
@@ -71,12 +107,8 @@ def observe(
     seconds: defaultdict[str, float] = defaultdict(float)
     derivative = not names.isdisjoint({"jacobian", "jacobian_operator", "centroid"})
     require_samples(model, x, derivative=derivative)
-    heads = {name: linear_head(model, x, of, positions) for name, of in features.items() if not isinstance(of, str)}
-    watched = {
-        name: (layer_named(model, of),) if isinstance(of, str) else heads[name].layers for name, of in features.items()
-    }
-    watch = {f"{name} {place}": layer for name, layers in watched.items() for place, layer in enumerate(layers)}
-    named = [layer for name, of in features.items() if of for layer in watched[name]]
+    watched = _Watched.of(model, x, features, positions)
+    named = [layer for name, of in features.items() if of for layer in watched.layers[name].values()]
     if named and not independent:
         require_samples_in_order(model, x, named)
 
@@ -89,11 +121,7 @@ def observe(
             with timed(seconds, "centroid", x):
                 ones = torch.ones_like(tape.logits)
                 seen["centroid"] = seen["jacobian"].sum(1) if "jacobian" in seen else tape.vector_jacobian(ones)
-        for name, layers in watched.items():
-            places = [f"{name} {place}" for place in range(len(layers))]
-            seen[name] = features_in(tape, places, heads.get(name), positions)
-            if positions is not None and not positions.one:
-                seen[name] = seen[name].unflatten(0, (-1, positions.count))
+        seen |= watched.features(tape)
         if "jacobian_operator" in names:
             seen["jacobian_operator"] = JacobianOperator.of(tape, first + start)
         if "logits" in names:
@@ -113,7 +141,7 @@ def observe(
             derivative=derivative,
             memory=memory,
             independent=independent,
-            watch=watch,
+            watch={call: layer for layers in watched.layers.values() for call, layer in layers.items()},
         )
     seconds["logits"] -= sum(took for name, took in seconds.items() if name != "logits")
     seconds.pop("", None)
