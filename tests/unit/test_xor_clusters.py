@@ -46,7 +46,7 @@ def test_no_noise_leaves_the_signal():
 
 
 def test_wrong_arguments_are_named_together():
-    message = "xor_clusters: expected n at least 1 .*, got 0; d at least 2 .*, got 1; noise .*, got nan; dtype .*int64"
+    message = "xor_clusters: expected n .* at least 1, got 0; d .* at least 2, got 1; noise .*, got nan; dtype .*int64"
     with pytest.raises(RangeError, match=message):
         xor_clusters(0, 1, noise=math.nan, generator=seeded(), dtype=torch.int64)
 
