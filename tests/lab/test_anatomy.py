@@ -130,6 +130,10 @@ def test_table_summary_and_figures_say_when():
     assert rows[2] == ("Test accuracy", "1", "9", "30", "9", "30")
     assert rows[8] == ("Effective rank of their AGOP", "5", "5", "no change", "5", "no change")
     assert summary(records).startswith("With weight decay: zero training error at step 3, the centroids' alignment")
+    still = made_up(**{"jacobians/centroid_alignment": (0.5,) * 6, "train/accuracy": (0.1, 0.5, 0.9, 0.9, 0.9, 0.9)})
+    assert "zero training error never, the centroids' alignment done never, the test accuracy done at step 30" in (
+        summary(still)
+    )
     _, curves = figures(records)
     dots = {panel.title: [line for line in panel.lines if len(line.x) == 1] for panel in curves.panels}
     assert [line.x for line in dots["Test accuracy"]] == [(30,), (30,)]

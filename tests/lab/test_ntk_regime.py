@@ -49,6 +49,7 @@ def test_intervals_and_shares():
     assert summary(records).endswith(
         "The kernel moves from step 10 to step 100, and 50% of the inner product's way lies there."
     )
+    assert summary(made_up(kernel=(1.0,) * 5)).endswith("%. The kernel rests.")
 
 
 def test_the_figure_marks_where_the_kernel_moves():
@@ -58,6 +59,8 @@ def test_the_figure_marks_where_the_kernel_moves():
     assert curves.panels[2].lines[0].y == pytest.approx((0.1,) * 4)
     (still,) = figures(made_up(kernel=(1.0,) * 5))
     assert still.panels[0].marks == ()
+    assert "between the two marks" in curves.caption
+    assert "marks" not in still.caption
 
 
 def test_claims():

@@ -63,7 +63,13 @@ def test_table_summary_and_figures():
     assert rows[1] == ("2", "collapse", "2.000", "2.000", "2.000", "0.0e+00", "0.0498", "0.00248", "0 of 3")
     assert rows[2][:5] == ("2", "large", "-", "-", "-")
     said = summary(records)
-    assert "in 2 clusters, all points are truncated at s = 1.00, 2.00. By s = 3, 2 of the 2 clusters in a large" in said
+    assert (
+        "hold in 2 clusters; 2 of them are truncated entirely, at s = 1.00, 2.00. By s = 3 points are left in 2" in said
+    )
+    one = summary(made_up("2 collapse", 0, collapse=[1.0, None]))
+    assert "1 of them are truncated entirely, at s = 1.00. By" in one
+    none = summary(made_up("2 collapse", 0, sharp=[NONE] * 2))
+    assert "hold in 0 clusters; 0 of them are truncated entirely. By" in none
     drawn = figures(records)
     assert [figure.name for figure in drawn] == ["film-2-collapse", "film-2-large", "film-2-inside", "flow-2"]
     distance, _, loss, turned = drawn[-1].panels

@@ -57,16 +57,16 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
 
 
 def summary(records: Sequence[Record]) -> str:
-    """The result in three sentences."""
-    known = [(arm, k) for arm in arms_of(records, "collapse") for k in (0, 1) if arm[0]["sharp"][k]["bound"]]
-    times = [arm[0]["collapse"][k] for arm, k in known]
-    reached = ", ".join(f"{time:.2f}" for time in times if time is not None)
+    """The result in two sentences."""
+    firsts = [arm[0] for arm in arms_of(records, "collapse")]
+    times = [first["collapse"][k] for first in firsts for k in (0, 1) if first["sharp"][k]["bound"]]
+    reached = [f"{time:.2f}" for time in times if time is not None]
     large, inside = ([time for arm in arms_of(records, kind) for time in arm[0]["collapse"]] for kind in KINDS[1:3])
     return (
-        f"Where proposition 4.2's hypotheses hold, in {len(known)} clusters, all points are truncated at "
-        f"s = {reached}. By s = {records[-1]['s']:g}, {large.count(None)} of the {len(large)} clusters in a large unit "
-        f"are not, whose R turns until the last points lie on a face; nor are {inside.count(None)} of {len(inside)} "
-        f"with targets inside."
+        f"Proposition 4.2's hypotheses hold in {len(times)} clusters; {len(reached)} of them are truncated entirely"
+        f"{', at s = ' * bool(reached)}{', '.join(reached)}. By s = {records[-1]['s']:g} points are left in "
+        f"{large.count(None)} of the {len(large)} clusters in a large unit, and in {inside.count(None)} of the "
+        f"{len(inside)} with targets inside."
     )
 
 

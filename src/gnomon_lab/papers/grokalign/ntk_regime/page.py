@@ -86,11 +86,12 @@ def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, .
 
 def summary(records: Sequence[Record]) -> str:
     """The result in two sentences."""
-    start, end = words(interval(records, "kernel"))
+    kernel, inside = interval(records, "kernel"), share_inside(records)
+    start, end = words(kernel)
+    moves = f"moves from step {start} to step {end}, and {inside:.0%} of the inner product's way lies there"
     return (
         f"Theorem 9 predicts the changes of the inner product over single steps to {miss(records):.2%}. "
-        f"The kernel moves from step {start} to step {end}, and {share_inside(records):.0%} of the inner product's way "
-        f"lies there."
+        f"The kernel {moves if kernel.moves else 'rests'}."
     )
 
 
@@ -103,15 +104,19 @@ def figures(records: Sequence[Record]) -> list[Figure]:
     def line(name: str, arm: str = NETWORK, *, dashed: bool = False) -> Line:
         return Line(arm, *series(records, arm, name), dashed, int(arm == CONSTANT))
 
+    regime = (
+        "The regime of feature learning lies between the two marks: before them the mean kernel to the other digits is "
+        "within a tenth of its largest value of its first value, after them of its last."
+        if marks
+        else "There is no regime of feature learning: the mean kernel to the other digits rests throughout."
+    )
     change = (Line(NETWORK, *moved(records)), Line("theorem 9", *series(records, NETWORK, "predicted"), True, 4))
     return [
         Curves(
             "regime",
             "How the inner product moves, and how the kernel",
-            "One training digit x, the first one. The regime of feature learning lies between the two marks: before "
-            "them the mean kernel to the other digits is within a tenth of its largest value of its first value, after "
-            "them of its last. Dashed: the inner product if the kernel of the start were held constant, and the "
-            "change over each step that theorem 9 says.",
+            f"One training digit x, the first one. {regime} Dashed: the inner product if the kernel of the start were "
+            f"held constant, and the change over each step that theorem 9 says.",
             "step of gradient descent",
             (
                 Panel("Mean neural tangent kernel", "outputs² per parameter²", (line("kernel"),), marks),

@@ -42,12 +42,14 @@ def summary(records: Sequence[Record]) -> str:
     """The story of each arm in a sentence."""
     sentences = []
     for arm in ARMS:
-        memory, aligned, known = (words(steps[0]) for steps in (
-            memorised([records], arm), *(done([records], arm, name) for name in (next(iter(ALIGNMENTS)), UNSEEN))
-        ))  # fmt: skip
+        moments = {
+            "zero training error": memorised([records], arm),
+            "the centroids' alignment done": done([records], arm, next(iter(ALIGNMENTS))),
+            "the test accuracy done": done([records], arm, UNSEEN),
+        }
+        told = [f"{what} {'never' if step is None else f'at step {step:,.0f}'}" for what, (step,) in moments.items()]
         sentences.append(
-            f"With {arm}: zero training error at step {memory}, the centroids' alignment done at {aligned}, the test "
-            f"accuracy done at {known}, {last(records, arm)[UNSEEN]:.1%} of unseen digits at the end."
+            f"With {arm}: {', '.join(told)}, {last(records, arm)[UNSEEN]:.1%} of unseen digits at the end."
         )
     return " ".join(sentences)
 
