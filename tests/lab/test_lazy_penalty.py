@@ -89,6 +89,10 @@ def test_the_best_setting_arrives_with_every_seed():
     assert (arm, [less for _, less in gained]) == (FAST, [24.0, 16.0, 0.24])
     lost = [record | ({"arrived": None} if record["arm"] == FAST else {}) for record in seeds[0]]
     assert best([lost, *seeds[1:]])[0] == SLOW
+    never = claims([[record for record in lost if record["arm"] != SLOW]])
+    assert [(claim.measured, claim.holds) for claim in never] == [
+        ("no setting reached the goal with every seed", False)
+    ] * 2
     assert [claim.holds for claim in claims(seeds)] == [True, True]
     assert [claim.holds for claim in claims([made_up(slow=False)])] == [False, True]
     assert table([r for r in lost if r["arm"] in (BASELINE, FAST)])[1][1][1:5] == ("never", "", "", "")
