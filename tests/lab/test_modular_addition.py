@@ -81,7 +81,13 @@ def test_a_network_that_never_groks():
     assert [claim.holds for claim in claims([never, made_up()])] == [False, False, True, True, False]
     assert [claim.holds for claim in claims([never])][1:] == [False, True, True, False]
     assert claims([never])[1].measured == "weight decay never groks in 1 of 1"
-    assert claims([never, made_up()])[-1].measured == "10.00; GrokAlign never groks in 1 of 2"
+    faster = made_up(GROKKED | {("fixed", "GrokAlign"): 10})
+    assert claims([faster, made_up()])[-1].measured == "10.00 to 100.00 over 2 seeds; median 10.00"
+    measured = [claims([never, made_up()])[place].measured for place in (1, -1)]
+    assert measured == [
+        "0.10; weight decay never groks in 1 of 2; median inf",
+        "10.00; GrokAlign never groks in 1 of 2; median 0.00",
+    ], "what is judged"
     alone = made_up(GROKKED | {("fixed", "weight decay"): None})
     assert not claims([alone, never, never])[-1].holds, "one seed's infinite acceleration is no mean of three"
     only = [record for record in made_up() if record["arm"].startswith("fixed")]

@@ -3,7 +3,7 @@
 import itertools
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -230,14 +230,14 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
 def learned_claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     """Figure 8: weight decay groks, GrokAlign not sooner, and with low Gini coefficients."""
     grokked = sum(grokked_at(records, "learned", "weight decay") is not None for records in seeds)
-    ratios, measured = accelerations(seeds, "learned")
+    ratio, measured = acceleration_over_seeds(seeds, "learned", statistics.median_high)
     least, most = f"at least {GOAL:.0%} of unseen pairs, to the end", f"at most {1 + SPREAD:.2f} times fewer steps"
     groks, no_sooner = (
         f"learned embeddings: {what}" for what in ("weight decay groks", "GrokAlign does not accelerate")
     )
     return [
         Claim(groks, SOURCE + "8", least, f"{grokked} of {len(seeds)} seeds", grokked == len(seeds)),
-        Claim(no_sooner, SOURCE + "8", most, measured, statistics.median_high(ratios) <= 1 + SPREAD),
+        Claim(no_sooner, SOURCE + "8", most, measured, ratio <= 1 + SPREAD),
         *(gini_claim(seeds, name, what) for name, what in GINI.items()),
     ]
 
@@ -263,17 +263,19 @@ def rise(records: Sequence[Record], arm: str, name: str) -> float:
 
 def fixed_claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     """Figure 9: GrokAlign groks earlier."""
-    ratios, measured = accelerations(seeds, "fixed")
+    ratio, measured = acceleration_over_seeds(seeds, "fixed", statistics.median_low)
     expected = f"more than {1 + SPREAD:.2f} times fewer steps"
     message = "fixed embeddings: GrokAlign groks earlier than weight decay"
-    return [Claim(message, SOURCE + "9", expected, measured, statistics.median_low(ratios) > 1 + SPREAD)]
+    return [Claim(message, SOURCE + "9", expected, measured, ratio > 1 + SPREAD)]
 
 
-def accelerations(seeds: Sequence[Sequence[Record]], embeddings: str) -> tuple[list[float], str]:
-    """The acceleration of each seed, and all of them in words.
+def acceleration_over_seeds(
+    seeds: Sequence[Sequence[Record]], embeddings: str, median: Callable[[list[float]], float]
+) -> tuple[float, str]:
+    """The median acceleration, by which a claim is judged, and in words what each seed says of it.
 
-    Claims are about their median, since one that is infinite would be the mean; of an even number of seeds about the
-    one of the two in the middle that speaks against the claim.
+    The median, since one that is infinite would be the mean; of an even number of seeds the one of the two in the
+    middle that speaks against the claim.
     """
     ratios = [acceleration(records, embeddings) for records in seeds]
     both = [ratio for ratio in ratios if 0 < ratio < math.inf]
@@ -281,9 +283,9 @@ def accelerations(seeds: Sequence[Sequence[Record]], embeddings: str) -> tuple[l
     for method in METHODS:
         never = sum(grokked_at(records, embeddings, method) is None for records in seeds)
         sentences += [f"{method} never groks in {never} of {len(seeds)}"] if never else []
-    if len(both) > 1:
-        sentences.append(f"median {statistics.median(ratios):.2f}")
-    return ratios, "; ".join(sentences)
+    if len(seeds) > 1:
+        sentences.append(f"median {median(ratios):.2f}")
+    return median(ratios), "; ".join(sentences)
 
 
 EXPERIMENT = Experiment(
