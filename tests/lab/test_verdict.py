@@ -261,13 +261,24 @@ def test_what_shows_is_told_and_what_does_not_is_not(records):
     assert known["families", "core"]["stops"]["false"]["value"] <= 0.1
 
 
+def without_area(record):
+    """The same record, without a value where networks are left out and the validation split alone is used."""
+    if (record.get("grouping"), record.get("set")) != ("networks", "validation alone"):
+        return record
+    return record | {"fitted": record["fitted"] | {"auroc": record["fitted"]["auroc"] | {"value": None}}}
+
+
 def test_the_page_shows_all_sets_and_rules_and_judges_ours(records):
     rows = table(records)[1]
     assert len(rows) == 15 + 6
     assert rows[0][:2] == ("validation alone", "families")
     assert summary(records).startswith("AUROC in families left out, asked once the training data are fitted: core ")
     (figure,) = figures(records)
-    assert figure.panels[0].rows[0] == "validation alone"
+    (panel,) = figure.panels
+    assert panel.rows[0] == "validation alone"
+    (lost,) = figures([without_area(record) for record in records])
+    before, after = (points[0].points[0] for points in (figure.panels, lost.panels))
+    assert list(zip(after.x, after.y, strict=True)) == list(zip(before.x, before.y, strict=True))[1:], "no point at 0.5"
     found = claims([records])
     assert len(found) == 5 + 6
     assert found[1].holds

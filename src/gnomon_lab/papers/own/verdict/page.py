@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from gnomon_lab.figures import Figure, Points, Scatter, ScatterPanel
-from gnomon_lab.papers.own.who_knows_first.page import interval
+from gnomon_lab.figures import Figure, Scatter, ScatterPanel
+from gnomon_lab.papers.own.who_knows_first.page import dots, interval
 from gnomon_lab.runs import Claim, Record, by_arm
 
 SOURCE = "docs/experiments/verdict.md"
@@ -77,20 +77,15 @@ def figures(records: Sequence[Record]) -> list[Figure]:
     """The AUROC of each set, by what is left out."""
     known = probabilities(records)
     names = list(dict.fromkeys(name for _, name in known))
-    points = tuple(
-        Points(
-            words,
-            tuple(known[grouping, name]["fitted"]["auroc"]["value"] or 0.5 for name in names),
-            tuple(float(place) for place in range(len(names))),
-            colour=colour,
-        )
+    points = (
+        dots(words, [known[grouping, name]["fitted"]["auroc"]["value"] for name in names], colour)
         for colour, (grouping, words) in enumerate(LEFT_OUT.items())
     )
     panel = ScatterPanel(
         "Will unseen accuracy rise by five points?",
         "AUROC, mean over families; 0.5 says nothing",
         "",
-        points,
+        tuple(kind for kind in points if kind),
         rows=tuple(names),
     )
     caption = "Asked from the reading on at which the training data are fitted."

@@ -125,7 +125,7 @@ def after(records: Sequence[Record], *, dashed: bool) -> tuple[Line, ...]:
 
 
 def dots(name: str, values: Sequence[float | None], colour: int) -> Points | None:
-    """A family's AUROCs, by the row of their predictor; None if it has none."""
+    """The AUROCs of a kind, a family for instance, by row; None if it has none."""
     there = [(value, float(row)) for row, value in enumerate(values) if value is not None]
     across, down = tuple(value for value, _ in there), tuple(row for _, row in there)
     return Points(name, across, down, colour=colour) if there else None
