@@ -24,6 +24,8 @@ def test_table_summary_and_figures():
     assert table(records)[1][0] == ("centred", "100.0%", "100.0%", "2", "0.020", "9.0")
     assert summary(records).startswith("Of the sums that it never saw, the machine with centred AGOP knows 100.0%")
     assert [figure.name for figure in figures(records)] == ["curves", "blocks"]
+    later = figures([*records[:-1], records[-1] | {"train": 0.75}])[0]
+    assert later.caption == "In every round at least 75.00% of the training sums are right."
     assert hidden(records) == pytest.approx(0.3 / 0.8)
 
 

@@ -79,7 +79,7 @@ ENTRIES = (
     Entry(
         "gnomon_lab.papers.mse_collapse.mse_vs_ce",
         "the same network under the squared error and under cross-entropy: which collapses sooner, which is robust",
-        "Han, Papyan, Donoho, arXiv:2106.02073, figures 10 and 11",
+        "Han, Papyan, Donoho, arXiv:2106.02073, figures 10 to 12",
     ),
     Entry(
         "gnomon_lab.papers.mse_collapse.central_path",

@@ -239,17 +239,15 @@ def milestones(records: Sequence[Record], arm: str) -> str:
 
 
 def peaked(records: Sequence[Record], arm: str) -> str:
-    """Where PC1 has fallen furthest from a peak, and why; empty where it has not."""
+    """Where PC1 has fallen furthest from a peak; empty where it has not."""
     steps, shares = series(records, arm, PC1)
     peaks = list(itertools.accumulate(shares, max))
     peak, least = max(zip(peaks, shares, strict=True), key=lambda pair: pair[0] - pair[1])
     if peak - least < FALL:
         return ""
     return (
-        f"PC1 of the {arm} network falls from {peak:.2f} at step {steps[shares.index(peak)]:,.0f} to {least:.2f}: "
-        "in seed 0 of the usual setting the first direction changes hands there; up to the peak it is one left over "
-        "from the start and hardly points along the digit; it shrinks until the digit's own is the strongest, and with "
-        "this one PC1 rises again."
+        f"PC1 of the {arm} network falls from {peak:.2f} at step {steps[shares.index(peak)]:,.0f} to {least:.2f}; why "
+        "it does in seed 0 of the usual setting: docs/experiments/grok-digits.md."
     )
 
 
