@@ -344,7 +344,7 @@ def test_what_has_no_linear_head_is_said_before_training():
             gnomon.Probe(bare, (x, labels), given)
     with pytest.raises(RangeError, match=r"Probe\(layers\): expected one of 0, 1, 2, got 'fc'"):
         gnomon.Probe(model, (x, labels), [gnomon.nc1], layers="fc")
-    with pytest.raises(UnsupportedModuleError, match=r"final linear layer outputs the logits, got one that cont"):
+    with pytest.raises(UnsupportedModuleError, match=r"final linear layer outputs the logits, got one of which none"):
         gnomon.features(nn.Sequential(model, nn.Softmax(1)), x)
     torch.testing.assert_close(gnomon.features(nn.Sequential(model, nn.Softmax(1)), x, layer="1"), model(x))
     model.unused = nn.Linear(2, 2).double()

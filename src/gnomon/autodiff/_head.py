@@ -7,25 +7,27 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from gnomon import _checks
-from gnomon.autodiff._layers import layer_named, modules_of
+from gnomon.autodiff._affine_map import affine_map, repeated, widths
+from gnomon.autodiff._layers import layer_named, modules_of, same
 from gnomon.autodiff._linear_map import (
     LinearMap,
     follow,
     has_weight,
     linear_map,
-    map_of,
+    mapped,
     matrices,
     rows_of,
     side_by_side,
 )
 from gnomon.autodiff._positions import Positions
 from gnomon.autodiff._run import Model, outputs_of, uncompiled
-from gnomon.autodiff._tape import Call, Tape, recording
-from gnomon.errors import ShapeError, UnsupportedModuleError
+from gnomon.autodiff._tape import Call, recording
+from gnomon.errors import UnsupportedModuleError
 
 MOST = 8
 """The most layers that are tried together."""
+Calls = Sequence[tuple[Call, object]]
+"""Calls of modules, each with its output before the module's hooks."""
 
 
 @dataclass(frozen=True)
@@ -54,18 +56,19 @@ def linear_head(
     """The layers from whose inputs, weights and biases the logits follow: linear, convolving single pixels, or others.
 
     The search compares numbers in a pass over two samples, starting from the layer called last: a layer registered
-    elsewhere, or next to others like it, is found; one whose hooks or own forward do more is not. If no single layer
-    qualifies, it may be the layers called last, added up or averaged. Named layers are used even if further operations
-    follow them. If a network is read at several `positions`, each is a row.
+    elsewhere, or next to others like it, is found; one whose outputs are processed further is not. If no single layer
+    qualifies by its own weight, it may be a module that computes an affine map by several, such as a layer with an
+    adapter, or one with a hook; or the layers called last, added up or averaged. Named layers are used even if further
+    operations follow them. If a network is read at several `positions`, each is a row.
 
     Raises:
-        UnsupportedModuleError: if there is none; if a named layer does not output logits, or is not called.
+        UnsupportedModuleError: if there is none; if a named layer is not called, or is not an affine map with as many
+            outputs as there are logits; if of several layers one's input is a linear map of another's.
         RangeError: if there is no layer with one of the names.
     """
     modules = modules_of(model)
-    layers = {name: layer_named(model, name) for name in names} or {
-        name: module for name, module in modules.items() if any(True for _ in matrices(module))
-    }
+    candidates = {name: module for name, module in modules.items() if any(True for _ in matrices(module))}
+    layers = {name: layer_named(model, name) for name in names} or candidates
     if not layers:
         raise UnsupportedModuleError(
             "model",
@@ -75,18 +78,17 @@ def linear_head(
         )
     calls: list[tuple[Call, object]] = []
     two = x[:2].clone() if len(x) > 1 else torch.cat([x, x])  # which the network may change in place
-    with torch.no_grad(), uncompiled(), recording(layers, lambda call, output: calls.append((call, output))):
-        logits = outputs_of(model(two), two)
-    if positions is not None:
-        logits, calls = positions.split(logits), [at_rows(call, output, positions) for call, output in calls]
-    if names:
-        return _of_named(layers, [call for call, _ in calls], logits)
-    # Complete networks also have parameters of the right shape: they come after layers with a weight of their own.
-    for call in sorted((call for call, _ in reversed(calls)), key=lambda call: not has_weight(call.module)):
-        found = linear_map(call.module, call.x, logits)
-        if found is not None:
-            return _head_of({call.module: found}, found)
-    head = _of_several(calls, logits)
+    with torch.no_grad(), uncompiled():
+        with recording(candidates | layers, lambda call, output: calls.append((call, output))):
+            logits = outputs_of(model(two), two)
+        rows = calls
+        if positions is not None:
+            logits, rows = positions.split(logits), [at_rows(call, output, positions) for call, output in calls]
+        if names:
+            return _of_named(layers, calls, rows, logits)
+        # What the samples enter is a network rather than its head, even if it is linear.
+        within = [pair for pair in zip(calls, rows, strict=True) if not same(pair[0][0].x, x[:2])]
+        head = _of_one(rows, logits) or _of_a_module(within, logits) or _of_several(calls, rows, logits)
     if head is None:
         raise no_head()
     return head
@@ -99,111 +101,109 @@ def at_rows(call: Call, output: object, positions: Positions) -> tuple[Call, obj
     return call if given is None else replace(call, x=given), output if rows is None else rows
 
 
-def features_in(
-    tape: Tape, watched: Sequence[str], head: Head | None, positions: Positions | None
-) -> Float[Tensor, "n *p"]:
-    """The input of the layer watched under this name; for a head, the features from which the logits follow.
-
-    Raises:
-        UnsupportedModuleError: if the pass did not reach the layer, or changed its input in place, or if a head did not
-            output the logits.
-        ShapeError: if the layer's input does not have a row for each sample, or for each position that is read.
-    """
-    seen: list[list[Tensor]] = []
-    for name in watched:
-        calls = [call for call in tape.calls if call.name == name]
-        if not calls:
-            raise not_called()
-        # A single sample was run together with a copy of itself.
-        if head is None:
-            _require_input_of_samples(calls[-1], max(2, len(tape.x)) if positions is None else None)
-        seen.append([call.x[: len(call.x) // 2] if len(tape.x) == 1 else call.x for call in calls])
-    logits = tape.logits
-    if positions is not None:
-        logits, seen = positions.split(logits), [[_rows(given, positions) for given in each] for each in seen]
-    features = seen[0][-1] if head is None else _followed(logits, head, seen)
-    return features if tape.create_graph else features.detach()
-
-
-def _require_input_of_samples(call: Call, samples: int | None) -> None:
-    """Raises unless the call's input is still what it was, with one row for each of so many samples, if given."""
-    if call.changed:
-        raise UnsupportedModuleError(
-            "layer",
-            "a layer whose input the network leaves as it is",
-            "one whose input is changed in place",
-            "Name another, or set inplace=False.",
-        )
-    if samples is not None and len(call.x) != samples:
-        raise ShapeError(
-            "layer",
-            f"a layer whose input has one row for each of {samples} samples",
-            f"one of shape {_checks.shape_of(call.x)}",
-            "Name another, or the positions that are read.",
-        )
-
-
-def _rows(given: Tensor, positions: Positions) -> Float[Tensor, "n p"]:
-    """The input of a layer, one row for each position that is read."""
-    rows = positions.of_layer(given)
-    if rows is None:
-        expected = "a layer that is given what has the positions of the outputs"
-        got = f"shape {_checks.shape_of(given)}"
-        raise ShapeError("layers", expected, got, "Name one that is called at each position.")
-    return rows
-
-
-def _followed(logits: Float[Tensor, "n c"], head: Head, seen: Sequence[Sequence[Tensor]]) -> Float[Tensor, "n p"]:
-    """The part of the layers' inputs from which the logits follow."""
-    if head.exact and len(head.layers) == 1:
-        for given in reversed(seen[0]):
-            found = linear_map(head.layers[0], given[: len(logits)], logits)
-            if found is not None:
-                return found.features
-        raise no_head()
-    rows = [next(rows_of(given[-1][: len(logits)], width)) for given, width in zip(seen, head.widths, strict=True)]
-    features = torch.cat(rows, dim=1)
-    if head.exact and not follow(logits, LinearMap(features, head.weight, head.bias)):
-        raise no_head()
-    return features
-
-
-def _of_named(layers: Mapping[str, nn.Module], calls: Sequence[Call], logits: Float[Tensor, "n c"]) -> Head:
+def _of_named(layers: Mapping[str, nn.Module], calls: Calls, rows: Calls, logits: Float[Tensor, "n c"]) -> Head:
     """The head made up of the named layers."""
-    latest = {call.module: call.x for call in calls}
+    latest = {call.module: (call, output, row.x) for (call, output), (row, _) in zip(calls, rows, strict=True)}
     maps: dict[nn.Module, LinearMap] = {}
     for name, layer in layers.items():
         if layer not in latest:
             raise not_called()
-        found = linear_map(layer, latest[layer], logits) or map_of(layer, latest[layer], logits.shape[1])
-        if found is None:
-            raise UnsupportedModuleError(
-                "head",
-                f"layers with a weight of {logits.shape[1]} rows, as many as there are outputs",
-                f"{name!r}, a {type(layer).__name__}",
-                "Name those from which the logits come.",
-            )
-        maps[layer] = found
+        call, output, given = latest[layer]
+        maps[layer] = linear_map(layer, given, logits) or _whatever_follows(name, call, output, given, logits)
+    _require_apart(layers, calls, "head")
     head = _joint(maps, logits) or _head_of(maps, side_by_side([*maps.values()], 1.0))
-    rows = [next(rows_of(latest[layer], width)) for layer, width in zip(head.layers, head.widths, strict=True)]
-    pairs = zip(rows, (found.features for found in maps.values()), strict=True)
+    firsts = [next(rows_of(latest[layer][2], width)) for layer, width in zip(head.layers, head.widths, strict=True)]
+    pairs = zip(firsts, (found.features for found in maps.values()), strict=True)
     told = not all(torch.allclose(row, features, 0, 0, equal_nan=True) for row, features in pairs)
     return replace(head, exact=told)
 
 
-def _of_several(calls: Sequence[tuple[Call, object]], logits: Float[Tensor, "n c"]) -> Head | None:
+def _whatever_follows(name: str, call: Call, output: object, given: Tensor, logits: Float[Tensor, "n c"]) -> LinearMap:
+    """The map that the named layer computes, from the features in its input, whatever follows it."""
+    classes = logits.shape[1]
+    found = affine_map(call, repeated(call, output))
+    if found is None and any(classes in matrix.shape for matrix in matrices(call.module)):
+        raise UnsupportedModuleError(
+            "head",
+            "layers that multiply their input by a weight and add at most a bias",
+            f"{name!r}, a {type(call.module).__name__}, which does something else",
+            "Do that in a module before or after it, or name it in layers, to read its input alone.",
+        )
+    if found is not None and len(found.weight) == classes:
+        at_place = mapped(given, found.weight, found.bias, logits)
+        for features in rows_of(given, found.weight.shape[1]):
+            return at_place or replace(found, features=features)
+    raise UnsupportedModuleError(
+        "head",
+        f"layers with a weight of {classes} rows, as many as there are outputs",
+        f"{name!r}, a {type(call.module).__name__}",
+        "Name those from which the logits come.",
+    )
+
+
+def _of_one(rows: Calls, logits: Float[Tensor, "n c"]) -> Head | None:
+    """The layer called last by whose own weight and bias the logits follow."""
+    # Complete networks also have parameters of the right shape: they come after layers with a weight of their own.
+    for call in sorted((call for call, _ in reversed(rows)), key=lambda call: not has_weight(call.module)):
+        found = linear_map(call.module, call.x, logits)
+        if found is not None:
+            return _head_of({call.module: found}, found)
+    return None
+
+
+def _of_a_module(
+    calls: Sequence[tuple[tuple[Call, object], tuple[Call, object]]], logits: Float[Tensor, "n c"]
+) -> Head | None:
+    """The smallest module that maps its input to the logits, with all that is in it and its hooks do."""
+    for (call, output), (row, _) in calls:
+        if call.alone and logits.shape[1] in widths(call.x, output):
+            by = affine_map(call, repeated(call, output))
+            found = None if by is None else mapped(row.x, by.weight, by.bias, logits)
+            if found is not None:
+                return _head_of({call.module: found}, found)
+    return None
+
+
+def _of_several(calls: Calls, rows: Calls, logits: Float[Tensor, "n c"]) -> Head | None:
     """The layers called last whose outputs, added up or averaged, are the logits."""
     maps: dict[nn.Module, LinearMap] = {}
-    for call, output in reversed(calls):
+    for call, output in reversed(rows):
         if has_weight(call.module) and isinstance(output, Tensor) and output.shape == logits.shape:
             found = linear_map(call.module, call.x, output)
             if found is not None and call.module not in maps:
                 maps = {call.module: found, **maps}
                 if len(maps) > 1 and (head := _joint(maps, logits)):
+                    _require_apart({call.name: call.module for call, _ in calls if call.module in maps}, calls, "model")
                     return head
         if len(maps) == MOST:
             break
     return None
+
+
+def _require_apart(layers: Mapping[str, nn.Module], calls: Calls, argument: str) -> None:
+    """Raises if the input of one of these layers is that of another, or comes from it by the affine maps of layers.
+
+    Together they are then a single map, as a layer and an adapter are, not one of their inputs side by side.
+    """
+    given = {call.module: call.x for call, _ in calls}
+    for first, layer in layers.items():
+        reached = [given[layer]]
+        for call, output in calls:
+            if isinstance(output, Tensor) and any(_one(call.x, each) for each in reached) and affine_map(call, output):
+                reached.append(output)
+        for second, other in layers.items():
+            if other is not layer and any(_one(given[other], each) for each in reached):
+                raise UnsupportedModuleError(
+                    argument,
+                    "added layers, none given a linear map of what another is given",
+                    f"{first!r} and {second!r}, which together are one map",
+                    "Add them up in a module, and name that as the head if it is not found.",
+                )
+
+
+def _one(one: Tensor, other: Tensor) -> bool:
+    """Whether the two are one tensor in memory: equal ones may come from different places."""
+    return one.data_ptr() == other.data_ptr() and one.shape == other.shape and one.stride() == other.stride()
 
 
 def _joint(maps: Mapping[nn.Module, LinearMap], logits: Float[Tensor, "n c"]) -> Head | None:
@@ -234,6 +234,7 @@ def no_head() -> UnsupportedModuleError:
     return UnsupportedModuleError(
         "model",
         "a network whose final linear layer outputs the logits",
-        "one that continues after it",
-        "Name the layer whose input is meant, or the layers from which the logits come as the head.",
+        "one of which none outputs them for all samples",
+        "Name the layer whose input is meant, or the layers from which the logits come as the head; if they come from a"
+        " weight without a layer, as by F.linear, multiply by it in a module.",
     )

@@ -30,22 +30,20 @@ class LinearMap:
 
 def linear_map(layer: nn.Module, given: Tensor, logits: Float[Tensor, "n c"]) -> LinearMap | None:
     """The map by which the layer computes these logits from its input; None if it does not."""
-    if len(given) != len(logits) or not given.is_floating_point():
+    if not given.is_floating_point():
         return None
-    for weight, bias in _weights_and_biases(layer, logits.shape[1]):
-        for features in _sources(given, weight, bias, logits):
-            found = LinearMap(features, weight, bias)
-            if follow(logits, found):
-                return found
-    return None
+    maps = (mapped(given, weight, bias, logits) for weight, bias in _weights_and_biases(layer, logits.shape[1]))
+    return next((found for found in maps if found is not None), None)
 
 
-def map_of(layer: nn.Module, given: Tensor, classes: int) -> LinearMap | None:
-    """The map that the layer computes, whatever follows it; None if it does not have this many outputs."""
-    for weight, bias in _weights_and_biases(layer, classes):
-        for features in rows_of(given, weight.shape[1]):
-            return LinearMap(features, weight, bias)
-    return None
+def mapped(
+    given: Tensor, weight: Float[Tensor, "c p"], bias: Tensor | None, logits: Float[Tensor, "n c"]
+) -> LinearMap | None:
+    """The map with this weight and bias, of those features of the input that it takes to these logits; None if none."""
+    if len(given) != len(logits):
+        return None
+    maps = (LinearMap(features, weight, bias) for features in _sources(given, weight, bias, logits))
+    return next((found for found in maps if follow(logits, found)), None)
 
 
 def _weights_and_biases(layer: nn.Module, classes: int) -> Iterator[tuple[Float[Tensor, "c p"], Tensor | None]]:

@@ -12,7 +12,8 @@ import torch
 from jaxtyping import Shaped
 from torch import Tensor, nn
 
-from gnomon.autodiff._head import Head, features_in, linear_head
+from gnomon.autodiff._head import Head, linear_head
+from gnomon.autodiff._head_features import features_in
 from gnomon.autodiff._independence import (
     require_independent_samples,
     require_samples,

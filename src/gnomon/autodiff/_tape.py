@@ -39,6 +39,7 @@ class Call:
             was not given views.
         in_place: whether the call itself changed what was passed to it.
         exit: the place of the module's own output, before other hooks, which may replace it; None if it has none.
+        alone: whether the module was passed x and nothing else, not by name.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Call:
     entrances: tuple[GradientEdge, ...]
     in_place: bool
     exit: GradientEdge | None
+    alone: bool
 
     @property
     def changed(self) -> bool:
@@ -287,6 +289,7 @@ def _noted(
         if x is not None:
             entrances = tuple(edge for _, edge, _ in start.views)
             leaves = get_gradient_edge(output) if isinstance(output, Tensor) and output.requires_grad else None
-            note(Call(name, module, x, start.version, entrances, start.in_place(x), leaves), output)
+            alone = len(inputs) == 1 and not named
+            note(Call(name, module, x, start.version, entrances, start.in_place(x), leaves, alone), output)
 
     return hook

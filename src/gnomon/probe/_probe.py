@@ -100,7 +100,8 @@ class Probe:
         layers: the name of the layer whose input the features are, or a list of names; default: the final linear layer.
         head: the name of the final linear layer, or a list of the layers whose outputs are added up or averaged, and
             whose inputs are then concatenated as features; default: found from what a forward pass does. The outputs of
-            a layer that is named may be processed further, as by SqueezeNet's ReLU and mean: this is then ignored.
+            a layer that is named may be processed further, as by SqueezeNet's ReLU and mean: this is then ignored. A
+            module that computes a linear map by several weights, as with a LoRA adapter, is a layer with their sum.
         positions: for a network that outputs logits at several positions of a sample, (n t c) as language models do or
             (n c h w) as image segmentation models do, which of them are read: "all", "last", a number, or several.
             Labels are then (n t), or (n h w), and a position with label -100 does not count as a sample.

@@ -1,0 +1,84 @@
+"""The input of layers in a pass, and the features from which the logits follow."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gnomon import _checks
+from gnomon.autodiff._head import Head, no_head, not_called
+from gnomon.autodiff._linear_map import LinearMap, follow, linear_map, mapped, rows_of
+from gnomon.autodiff._positions import Positions
+from gnomon.autodiff._tape import Call, Tape
+from gnomon.errors import ShapeError, UnsupportedModuleError
+
+
+def features_in(
+    tape: Tape, watched: Sequence[str], head: Head | None, positions: Positions | None
+) -> Float[Tensor, "n *p"]:
+    """The input of the layer watched under this name; for a head, the features from which the logits follow.
+
+    Raises:
+        UnsupportedModuleError: if the pass did not reach the layer, or changed its input in place, or if a head did not
+            output the logits.
+        ShapeError: if the layer's input does not have a row for each sample, or for each position that is read.
+    """
+    seen: list[list[Tensor]] = []
+    for name in watched:
+        calls = [call for call in tape.calls if call.name == name]
+        if not calls:
+            raise not_called()
+        # A single sample was run together with a copy of itself.
+        if head is None:
+            _require_input_of_samples(calls[-1], max(2, len(tape.x)) if positions is None else None)
+        seen.append([call.x[: len(call.x) // 2] if len(tape.x) == 1 else call.x for call in calls])
+    logits = tape.logits
+    if positions is not None:
+        logits, seen = positions.split(logits), [[_rows(given, positions) for given in each] for each in seen]
+    features = seen[0][-1] if head is None else _followed(logits, head, seen)
+    return features if tape.create_graph else features.detach()
+
+
+def _require_input_of_samples(call: Call, samples: int | None) -> None:
+    """Raises unless the call's input is still what it was, with one row for each of so many samples, if given."""
+    if call.changed:
+        raise UnsupportedModuleError(
+            "layer",
+            "a layer whose input the network leaves as it is",
+            "one whose input is changed in place",
+            "Name another, or set inplace=False.",
+        )
+    if samples is not None and len(call.x) != samples:
+        raise ShapeError(
+            "layer",
+            f"a layer whose input has one row for each of {samples} samples",
+            f"one of shape {_checks.shape_of(call.x)}",
+            "Name another, or the positions that are read.",
+        )
+
+
+def _rows(given: Tensor, positions: Positions) -> Float[Tensor, "n p"]:
+    """The input of a layer, one row for each position that is read."""
+    rows = positions.of_layer(given)
+    if rows is None:
+        expected = "a layer that is given what has the positions of the outputs"
+        got = f"shape {_checks.shape_of(given)}"
+        raise ShapeError("layers", expected, got, "Name one that is called at each position.")
+    return rows
+
+
+def _followed(logits: Float[Tensor, "n c"], head: Head, seen: Sequence[Sequence[Tensor]]) -> Float[Tensor, "n p"]:
+    """The part of the layers' inputs from which the logits follow."""
+    if head.exact and len(head.layers) == 1:
+        for given in reversed(seen[0]):
+            rows = given[: len(logits)]
+            found = linear_map(head.layers[0], rows, logits) or mapped(rows, head.weight, head.bias, logits)
+            if found is not None:
+                return found.features
+        raise no_head()
+    inputs = [given[-1][: len(logits)] for given in seen]
+    features = torch.cat([next(rows_of(x, width)) for x, width in zip(inputs, head.widths, strict=True)], dim=1)
+    if head.exact and not follow(logits, LinearMap(features, head.weight, head.bias)):
+        raise no_head()
+    return features
