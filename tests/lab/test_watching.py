@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import random
 import re
 
 import numpy as np
@@ -48,9 +49,9 @@ def test_a_history_is_read_as_it_reads_itself(tmp_path):
     (curves,) = file.arms.values()
     with pytest.warns(UserWarning, match="no reading in line 4"):
         history = gnomon.History.load(path)
-    assert curves.steps().tolist() == history.steps == [0, 3, 9]
+    assert curves.steps().tolist() == history.steps == [0, 3, 5, 9]
     np.testing.assert_array_equal(curves.column("loss"), history["loss"].numpy())
-    assert (file.broken, curves.names, curves.last_step) == (1, ["loss"], 9)
+    assert (file.broken, curves.names, curves.last_step) == (1, ["loss", "nc1"], 9)
 
 
 @pytest.mark.parametrize("only", [(), ("norm",)])
@@ -135,15 +136,38 @@ def test_a_file_that_is_another_by_now_is_read_anew(tmp_path):
     assert more(file) == []
 
 
-def test_a_step_that_comes_again_takes_the_place_of_what_was_read_from_there_on():
+def test_a_name_that_comes_again_takes_the_place_of_its_own_from_there_on():
     curves = Curves()
     for step in (0, 5, 10, 15):
-        curves.add(step, {"a": float(step), "b": 1.0})
+        curves.add(step, {"a": float(step), "b": 1.0} if step < 15 else {"a": 15.0})
     curves.add(10, {"a": -1.0})
     curves.add(20, {"b": 2.0})
     assert curves.steps().tolist() == [0, 5, 10, 20]
     np.testing.assert_array_equal(curves.column("a"), [0, 5, -1, math.nan])
-    np.testing.assert_array_equal(curves.column("b"), [1, 1, math.nan, 2])
+    np.testing.assert_array_equal(curves.column("b"), [1, 1, 1, 2])
+
+
+@pytest.mark.parametrize("only", [(), ("a", "c*")])
+@pytest.mark.parametrize("seed", range(10))
+def test_readings_in_any_order_are_those_of_a_history(tmp_path, seed, only):
+    path, draw = tmp_path / "history.jsonl", random.Random(seed)
+    names = ["a", "b", "c", "c.part", "c.other", "c.q25"]
+    lines = [
+        line(
+            draw.randrange(12),
+            **{name: draw.choice([None, 1.0, 2.0]) for name in draw.sample(names, draw.randint(0, 3))},
+        )
+        for _ in range(60)
+    ]
+    path.write_text("".join(lines))
+    watched, history = Watched(path, only), gnomon.History.load(path)
+    watched.look()
+    (curves,) = (one.curves for one in watched.curves())
+    assert curves.steps().tolist() == history.steps
+    assert {*curves.names} == {name for name in history.names if not only or name[0] in "ac"}
+    for name in curves.names:
+        here = curves.column(name)
+        np.testing.assert_array_equal(np.where(here == UNMEASURED, math.nan, here), history[name].numpy())
 
 
 @pytest.mark.parametrize("count", [10, 401, 20_000])

@@ -2,6 +2,7 @@
 
 import json
 import math
+import random
 import warnings
 
 import pandas
@@ -49,36 +50,88 @@ def test_a_probe_keeps_what_was_due():
         assert_close(probe.history[name], torch.tensor(expected).double())
 
 
-def test_a_step_that_comes_again_takes_the_place_of_those_behind(tmp_path):
+def same(one, other):
+    rows = ([(row.step, row.numbers, row.seconds) for row in each] for each in (one, other))
+    assert_close(*rows, equal_nan=True)
+
+
+def test_a_name_that_comes_again_takes_the_place_of_its_own_from_there_on(tmp_path):
+    """As when training resumes from a checkpoint, in another process: there is nothing to warn of."""
     path = tmp_path / "history.jsonl"
-    history = filled(path)
-    history.append(reading(10, loss=7.0))
+    filled(path)
+    history = History(path)
+    history.append(reading(10, loss=7.0, norm=[2.0, 4.0]))
     assert history.steps == [0, 10]
-    assert_close(history["norm"], torch.tensor([4.0, math.nan]).double(), equal_nan=True)
+    assert_close(history["loss"], torch.tensor([0.5, 7.0]).double())
     for again in (History(path), History.load(path)):
-        assert again.steps == [0, 10]
-        assert_close(again["loss"], history["loss"])
+        same(again, history)
 
 
-def test_probes_that_share_a_history_add_to_a_step(tmp_path):
-    """Readings of the same step with other quantities are one row; one of the same quantities replaces it."""
+def test_what_has_no_value_takes_the_place_of_its_parts_and_they_of_it(tmp_path):
+    path = tmp_path / "history.jsonl"
+    whole = {"mse.total": 1.0, "mse.bias": 0.5, "norm": [1.0, 2.0], "of.mine": 1.0}
+    for step in (0, 10, 20):
+        History(path).append(reading(step, **whole))
+    History(path).append(reading(10, mse=math.nan, norm=math.nan, **{"of.yours": 2.0}))
+    history = History.load(path)
+    assert [sorted(row.numbers) for row in history][1:] == [["mse", "norm", "of.mine", "of.yours"], ["of.mine"]]
+    History(path).append(reading(10, **whole))
+    same(History.load(path), History(path))
+    assert "mse" not in History.load(path).names
+
+
+def test_probes_of_other_quantities_keep_each_others_readings(tmp_path):
+    """One after the other, with steps that count something else, and those of the same step in one row."""
     path = tmp_path / "history.jsonl"
     history = History(path, samples=True)
-    for step in (0, 10):
+    for step in (0, 10, 20):
         history.append(reading(step, loss=step + 0.5))
-        history.append(Reading(step, {"norm": torch.tensor([1.0, 3.0])}, {"jacobian": 1.0}))
+    for step in (0, 5, 20, 30):
+        history.append(Reading(step, {"norm": torch.tensor([1.0, 3.0])}, {"logits": 0.25, "norm": 1.0}))
     for one in (history, History(path), History.load(path)):
-        assert one.steps == [0, 10]
-        assert_close(one["loss"], torch.tensor([0.5, 10.5]).double())
-        assert_close(one["norm"], torch.full((2,), 2.0).double())
-        assert [row.seconds for row in one] == [{"logits": 0.5, "jacobian": 1.0}] * 2
-        assert len(one.samples("norm")) == 2
-    history.append(reading(10, loss=7.0))
-    history.append(reading(10, other=8.0))
+        assert one.steps == [0, 5, 10, 20, 30]
+        assert (one.steps_of("loss"), one.steps_of("norm")) == ([0, 10, 20], [0, 5, 20, 30])
+        assert_close(one["loss"][[0, 2, 3]], torch.tensor([0.5, 10.5, 20.5]).double())
+        assert len(one.samples("norm")) == 4
+        assert next(iter(one)).seconds == {"logits": 0.75, "norm": 1.0}
+        same(one, history)
+
+
+def test_of_probes_with_a_name_in_common_the_rest_stays_and_a_warning_says_so(tmp_path):
+    path, warned = (
+        tmp_path / "history.jsonl",
+        r"^History: loss comes again at step 0, which replaces what was read of it",
+    )
+    history = History(path)
+    history.append(reading(0, loss=1.0, norm=[1.0, 2.0]))
+    with pytest.warns(UserWarning, match=warned + r".* there on\. If that was another probe, give"):
+        history.append(reading(0, loss=2.0))
+    for step in (10, 20):
+        history.append(reading(step, loss=1.0, norm=[1.0, 2.0]))
+        history.append(reading(step, loss=2.0))  # once is enough
+    assert history["loss"].tolist() == [2.0] * 3
+    assert history["norm"].tolist() == [1.5] * 3
+    same(History.load(path), history)
+    again = filled()
+    with pytest.warns(UserWarning, match=warned + r".* So does norm\. "):
+        again.append(reading(0, loss=2.0, norm=[0.0, 1.0]))
+    assert again.steps == [0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_by_any_order_of_readings_file_and_memory_are_what_a_loop_finds(tmp_path, seed):
+    """The definition, as plainly as it can be: by name and step, until the name comes again there or before."""
+    path, draw = tmp_path / "history.jsonl", random.Random(seed)
+    history, kept = History(path), {}
+    with warnings.catch_warnings(action="ignore"):
+        for number in range(40):
+            step, names = draw.randrange(12), draw.sample("abcd", draw.randint(1, 3))
+            history.append(reading(step, **dict.fromkeys(names, float(number))))
+            kept = {(name, at): value for (name, at), value in kept.items() if name not in names or at < step}
+            kept |= {(name, step): float(number) for name in names}
     for one in (history, History.load(path)):
-        assert_close(one["loss"], torch.tensor([0.5, 7.0]).double())
-        assert_close(one["norm"], torch.tensor([2.0, math.nan]).double(), equal_nan=True)
-        assert_close(one["other"], torch.tensor([math.nan, 8.0]).double(), equal_nan=True)
+        assert {(name, row.step): value for row in one for name, value in row.numbers.items()} == kept
+        assert one.steps == sorted({step for _, step in kept})
 
 
 def test_a_quantity_has_steps_of_its_own_be_it_nan():

@@ -2,6 +2,7 @@
 
 import math
 import os
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,13 +13,15 @@ from torch import Tensor
 
 from gnomon._extras import extra
 from gnomon._lines import append_line, not_written
+from gnomon._parts import owners, replaced
+from gnomon._warn import warn
 from gnomon.errors import ArgumentTypeError, DataError, RangeError, public, within
 from gnomon.history import Verdict, corpus, verdict
 from gnomon.probe._about import About
 from gnomon.probe._html import table
-from gnomon.probe._names import about_in, chosen, logarithmic, owners, quantities
+from gnomon.probe._names import about_in, chosen, logarithmic, quantities
 from gnomon.probe._reading import Reading
-from gnomon.probe._rows import Row, line_of, row_in, row_of, rows_of, rows_to_continue, together
+from gnomon.probe._rows import Row, line_of, row_in, row_of, rows_of, rows_to_continue, together, without
 from gnomon.probe._text import in_words
 
 if TYPE_CHECKING:
@@ -34,9 +37,10 @@ class History:
     """Readings by step, as plain numbers: for each quantity the mean over the samples, extremes and quartiles.
 
     `history["test/accuracy"]` is one number per step, NaN at steps without one. `Probe.history` is a probe's own
-    history, and `append` adds a reading of any probe. Readings of the same step that have no name in common, as those
-    of two probes that share a history, are one row. A step that otherwise comes again, as when training resumes from a
-    checkpoint, replaces what was read from there on.
+    history, and `append` adds a reading of any probe. A name that comes again at a step, or comes at one before its
+    last, as when training resumes from a checkpoint, replaces what was read of it from there on; other names stay. So
+    probes whose quantities have different names, such as those of splits, can share a history, whose rows have what was
+    read at the same step. Of those with a name in common, each deletes readings of the other, which a warning says.
 
     In a file it is one line of JSON per reading, appended at once, so that a killed process loses none; null stands for
     NaN and infinity. The records of `gnomon run` are such files too, but have arms, and are read with `History.load`.
@@ -66,6 +70,9 @@ class History:
         self._samples = samples
         self._rows: list[Row] = []
         self._names: tuple[str, ...] | None = None  # those of the rows, once they are requested
+        self._last: dict[str, int] = {}  # by name, a step after which there is none of it
+        self._appended: set[str] = set()
+        self._warned = False
         self._docstrings: dict[str, str] = {}
         if self.path is not None and not self.path.absolute().parent.is_dir():
             raise DataError("path", "a file in a folder that exists", repr(str(path)), "Create the folder.")
@@ -91,7 +98,10 @@ class History:
 
     @within("History")
     def append(self, reading: Reading) -> None:
-        """Adds a reading, replacing those at its step and after it; one at the last step with other names joins it.
+        """Adds a reading, replacing what was read of its names at its step and after it.
+
+        It warns, once, if what it replaces was appended to this history and not read from a file: it may be another
+        probe's.
 
         Raises:
             TypeError: if it is not a `Reading`.
@@ -106,8 +116,18 @@ class History:
                 append_line(self.path, line_of(row))
             except OSError as error:
                 raise not_written("path", error, "what was read before stays") from error
-        self._extend([row])
+        gone = [name for name in self._extend([row]) if name in self._appended]
+        self._appended.update(row.numbers)
         self._docstrings |= reading.docstrings
+        if gone and not self._warned:
+            self._warned = True
+            first, *others = quantities(gone)
+            also = f" So do {', '.join(others)}." if others[1:] else f" So does {others[0]}." if others else ""
+            warn(
+                f"History: {first} comes again at step {row.step:,}, which replaces what was read of it from there on."
+                f"{also} If that was another probe, give the quantities other names, as splits do.",
+                UserWarning,
+            )
 
     @within("History")
     def save(self, path: str | Path) -> None:
@@ -288,15 +308,36 @@ class History:
             return f"1 reading, step {self.steps[0]:,}" if self._rows else "no readings"
         return f"{len(self):,} readings, steps {self.steps[0]:,} to {self.steps[-1]:,}"
 
-    def _extend(self, rows: Iterable[Row]) -> None:
+    def _extend(self, rows: Iterable[Row]) -> list[str]:
+        """Adds rows, and returns the names of which they replaced something."""
         self._names = None
+        gone: dict[str, None] = {}
         for row in rows:
-            if self._rows and self._rows[-1].step == row.step and self._rows[-1].numbers.keys().isdisjoint(row.numbers):
-                self._rows[-1] = together(self._rows[-1], row)
-                continue
-            while self._rows and self._rows[-1].step >= row.step:
-                self._rows.pop()
-            self._rows.append(row)
+            gone |= dict.fromkeys(self._forget(row))
+            place = self._place(row.step)
+            if place < len(self._rows) and self._rows[place].step == row.step:
+                self._rows[place] = together(self._rows[place], row)
+            else:
+                self._rows.insert(place, row)
+            self._last |= dict.fromkeys(row.numbers, row.step)
+        return [*gone]
+
+    def _forget(self, row: Row) -> list[str]:
+        """Takes out what this row replaces, in the order of its names."""
+        if not self._rows or self._rows[-1].step < row.step:
+            return []
+        later = [name for name, last in self._last.items() if last >= row.step]
+        again = replaced(later, row.numbers)
+        if again:
+            place = self._place(row.step)
+            rest = [each if again.isdisjoint(each.numbers) else without(each, again) for each in self._rows[place:]]
+            self._rows[place:] = [each for each in rest if each is not None]
+            self._last |= dict.fromkeys(again, row.step - 1)
+        return [name for name in later if name in again]
+
+    def _place(self, step: int) -> int:
+        """Where a row of this step is, or would be."""
+        return bisect_left(self._rows, step, key=lambda row: row.step)
 
     def _require(self, name: str, there: list[str]) -> None:
         if name not in there:

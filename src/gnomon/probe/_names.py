@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from gnomon._parts import owners
 from gnomon.errors import RangeError
 from gnomon.probe._about import About, about
 
@@ -18,13 +19,6 @@ def quantities(names: Iterable[str]) -> list[str]:
     found = [name for name in there if not (name.endswith(SPREAD) and name.rpartition(".")[0] in there)]
     wholes = {owner for name in found for owner in owners(name)}
     return [name for name in found if name not in wholes]
-
-
-def owners(name: str) -> list[str]:
-    """The names of what this may be a part of: a.b/x.y.z is one of a.b/x.y and of a.b/x."""
-    place, slash, own = name.rpartition("/")
-    parts = own.split(".")
-    return [place + slash + ".".join(parts[:end]) for end in range(len(parts) - 1, 0, -1)]
 
 
 def chosen(names: Sequence[str], there: Sequence[str]) -> list[str]:

@@ -2,10 +2,10 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -15,6 +15,8 @@ from torch import Tensor
 from gnomon._warn import warn
 from gnomon.errors import DataError
 from gnomon.probe._reading import Reading
+
+T = TypeVar("T")
 
 QUARTILES = {".q25": 0.25, ".q75": 0.75}
 RESERVED = frozenset({"arm", "step", "seconds", "samples"})
@@ -58,6 +60,17 @@ def row_of(reading: Reading, *, samples: bool) -> Row:
 def together(one: Row, other: Row) -> Row:
     """Two readings of the same step as one."""
     return Row(one.step, one.numbers | other.numbers, added(one.seconds, other.seconds), one.samples | other.samples)
+
+
+def without(row: Row, names: Set[str]) -> Row | None:
+    """The row without what it has under these names; None if nothing is left of it."""
+
+    def rest(part: Mapping[str, T]) -> dict[str, T]:
+        return {name: value for name, value in part.items() if name not in names}
+
+    return (
+        Row(row.step, rest(row.numbers), rest(row.seconds), rest(row.samples)) if row.numbers.keys() - names else None
+    )
 
 
 def added(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

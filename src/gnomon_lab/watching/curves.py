@@ -3,10 +3,13 @@
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
+
+from gnomon._parts import replaced
 
 Numbers = npt.NDArray[np.float64]
 Steps = npt.NDArray[np.int64]
@@ -35,12 +38,15 @@ def early(steps: Sequence[int]) -> bool:
 class Curves:
     """One step per reading, and a column of numbers for each quantity.
 
-    A step that comes again, as when training resumes from a checkpoint, replaces what was read from that step on, as in
-    `gnomon.History`.
+    A name that comes again, as when training resumes from a checkpoint, replaces what was read of it from that step on,
+    as in `gnomon.History`; a step of which nothing is left is dropped.
     """
 
     def __init__(self) -> None:
         self._steps = array("q")
+        self._there: list[frozenset[str]] = []  # by step, the names that were read, drawn or not
+        self._sets: dict[frozenset[str], frozenset[str]] = {}  # one for all steps with these names
+        self._last: dict[str, int] = {}  # by name, a step after which there is none of it
         self._columns: dict[str, array[float]] = {}  # each ends with the last reading that has it
 
     def __len__(self) -> int:
@@ -61,20 +67,25 @@ class Curves:
         """Whether most readings are early: the axis of their steps is then logarithmic."""
         return early(self._steps)
 
-    def add(self, step: int, numbers: Mapping[str, float], *, joins: bool = False) -> None:
-        """Adds a reading, or joins it to the one at the last step, which has none of its numbers."""
+    def add(self, step: int, numbers: Mapping[str, float], names: Set[str] | None = None) -> None:
+        """Adds a reading: the numbers that are drawn, and the names of all that were read if there are more."""
+        there = frozenset(numbers if names is None else names)
+        if self._steps and step <= self._steps[-1]:
+            self._forget(step, there)
         place = bisect_left(self._steps, step)
-        if not joins:
-            if place < len(self._steps):
-                self._drop_from(place)
-            self._steps.append(step)
+        if place == len(self._steps) or self._steps[place] != step:
+            self._steps.insert(place, step)
+            self._there.insert(place, self._one(there))
+            for column in self._columns.values():
+                if place < len(column):
+                    column.insert(place, ABSENT)
+        else:
+            self._there[place] = self._one(self._there[place] | there)
+        self._last |= dict.fromkeys(there, step)
         for name, number in numbers.items():
-            column = self._columns.get(name)
-            if column is None:
-                column = self._columns[name] = array("d")
-            if len(column) < place:
-                column.extend([ABSENT] * (place - len(column)))
-            column.append(number)
+            column = self._columns.setdefault(name, array("d"))
+            column.extend([ABSENT] * (place + 1 - len(column)))
+            column[place] = number
 
     def last(self) -> tuple[int, dict[str, float]]:
         """The last step with a quantity, and its numbers; infinity for what had no value. Raises if there is none."""
@@ -112,14 +123,31 @@ class Curves:
         ends = np.stack([first, behind - 1], axis=1).ravel()[kept]
         return steps[ends], {name: _ends(column, first, behind)[kept] for name, column in columns.items()}
 
-    def _drop_from(self, place: int) -> None:
-        del self._steps[place:]
-        for name, column in [*self._columns.items()]:
+    def _forget(self, step: int, names: Set[str]) -> None:
+        """Takes out what a reading of these names replaces."""
+        again = replaced([name for name, last in self._last.items() if last >= step], names)
+        if not again:
+            return
+        place = bisect_left(self._steps, step)
+        for name in again & self._columns.keys():
+            column = self._columns[name]
             del column[place:]
             while column and math.isnan(column[-1]):
                 column.pop()
             if not column:
                 del self._columns[name]
+        rest = [self._one(there - again) for there in self._there[place:]]
+        left = [bool(kept) or not there for there, kept in zip(self._there[place:], rest, strict=True)]
+        for column in self._columns.values():
+            if place < len(column):
+                column[place:] = array("d", compress(column[place:], left))
+        self._steps[place:] = array("q", compress(self._steps[place:], left))
+        self._there[place:] = compress(rest, left)
+        self._last |= dict.fromkeys(again, step - 1)
+
+    def _one(self, names: frozenset[str]) -> frozenset[str]:
+        """The set that stands for all that are equal."""
+        return self._sets.setdefault(names, names)
 
 
 def _groups(steps: Steps, count: int) -> npt.NDArray[np.intp]:

@@ -88,7 +88,6 @@ class Followed:
 
     def _forget(self) -> None:
         self.arms: dict[str | None, Curves] = {}
-        self._last: dict[str | None, dict[str, object]] = {}
         self.unwanted: dict[str, None] = {}
         self.broken = 0
         self._offset = self._size = 0
@@ -121,10 +120,7 @@ class Followed:
         numbers = {name: number for name in self._names(tuple(record)) if (number := _number(record[name])) is not None}
         if not numbers:
             self.unwanted |= dict.fromkeys(_quantities(record))
-        before: dict[str, object] = self._last.get(arm, {"step": None})
-        joins = step == before["step"] and _numbered(record).isdisjoint(_numbered(before))
-        self._last[arm] = {**before, **record} if joins else record
-        curves.add(step, numbers, joins=joins)
+        curves.add(step, numbers, _numbered(record))
 
     def _named(self, keys: tuple[str, ...]) -> list[str]:
         """What is wanted from a line with these keys; the extremes of a quantity that is there itself are not drawn."""
@@ -132,9 +128,9 @@ class Followed:
         return [name for name in drawn if not (name.endswith((".min", ".max")) and name[:-4] in keys)]
 
 
-def _numbered(record: dict[str, object]) -> set[str]:
-    """The names of a line's numbers: as in `gnomon.History`, readings of one step that have none in common are one."""
-    return {name for name, value in record.items() if name not in BESIDE and _number(value) is not None}
+def _numbered(record: dict[str, object]) -> frozenset[str]:
+    """The names of a line's numbers."""
+    return frozenset(name for name, value in record.items() if name not in BESIDE and _number(value) is not None)
 
 
 def _quantities(record: dict[str, object]) -> list[str]:
