@@ -127,7 +127,7 @@ class Averaged(nn.Module):
 
     def forward(self, x):
         features = self.body(x).mT
-        return (self.one(features) + self.other(features)) / 2
+        return (self.one(features) + self.other(features.tanh())) / 2
 
 
 class First(Averaged):

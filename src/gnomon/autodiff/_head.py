@@ -77,7 +77,8 @@ def linear_head(
             "Name the layer whose input is meant.",
         )
     calls: list[tuple[Call, object]] = []
-    two = x[:2].clone() if len(x) > 1 else torch.cat([x, x])  # which the network may change in place
+    start = x[:2] if len(x) > 1 else torch.cat([x, x])
+    two = start.clone()  # which the network may change in place
     with torch.no_grad(), uncompiled():
         with recording(candidates | layers, lambda call, output: calls.append((call, output))):
             logits = outputs_of(model(two), two)
@@ -86,9 +87,7 @@ def linear_head(
             logits, rows = positions.split(logits), [at_rows(call, output, positions) for call, output in calls]
         if names:
             return _of_named(layers, calls, rows, logits)
-        # What the samples enter is a network rather than its head, even if it is linear.
-        within = [pair for pair in zip(calls, rows, strict=True) if not same(pair[0][0].x, x[:2])]
-        head = _of_one(rows, logits) or _of_a_module(within, logits) or _of_several(calls, rows, logits)
+        head = _of_one(rows, logits) or _of_a_module(calls, rows, logits, start) or _of_several(calls, rows, logits)
     if head is None:
         raise no_head()
     return head
@@ -151,12 +150,13 @@ def _of_one(rows: Calls, logits: Float[Tensor, "n c"]) -> Head | None:
     return None
 
 
-def _of_a_module(
-    calls: Sequence[tuple[tuple[Call, object], tuple[Call, object]]], logits: Float[Tensor, "n c"]
-) -> Head | None:
-    """The smallest module that maps its input to the logits, with all that is in it and its hooks do."""
-    for (call, output), (row, _) in calls:
-        if call.alone and logits.shape[1] in widths(call.x, output):
+def _of_a_module(calls: Calls, rows: Calls, logits: Float[Tensor, "n c"], start: Tensor) -> Head | None:
+    """The smallest module that maps its input to the logits, with all that is in it and its hooks do.
+
+    What the samples enter is a network rather than its head, even if it is linear.
+    """
+    for (call, output), (row, _) in zip(calls, rows, strict=True):
+        if call.alone and logits.shape[1] in widths(call.x, output) and not same(call.x, start):
             by = affine_map(call, repeated(call, output))
             found = None if by is None else mapped(row.x, by.weight, by.bias, logits)
             if found is not None:
