@@ -62,6 +62,7 @@ WAYS = {
         *(f"measure/_outer_products.py:{name}" for name in ("Drawn.noise", "Drawn.error", "Drawn.size")),
         "measure/_spread.py:spread",
         "probe/_snapshot.py:same_bits",
+        "autodiff/_layers.py:same",
     ),
 }
 """Which of two ways to compute, or whether to go on."""

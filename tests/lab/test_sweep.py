@@ -335,7 +335,7 @@ def test_submitit(made_up, tmp_path):
             r"expected workers x threads of at most \d+, the processor cores, got 10000 x 2\. Ask for fewer",
         ),
         ("dsk://here:1", None, r"\(--on\): expected dask://HOST:PORT, slurm or slurm:local, got 'dsk://here:1'\."),
-        ("dask://here:1", 2, r"\(--workers\): expected none with --on dask://here:1, got 2\. Start as many"),
+        ("dask://here:1", 2, r"\(--workers\): expected none with --on dask://here:1, got 2\. Start one"),
         ("dask://127.0.0.1", None, r"expected dask://HOST:PORT, got 'dask://127\.0\.0\.1'\. Give both"),
         ("dask://127.0.0.1:70000", None, r"expected dask://HOST:PORT, got 'dask://127\.0\.0\.1:70000'"),
         ("dask://127.0.0.1:1", None, r"expected a dask scheduler at 127\.0\.0\.1:1, got .* Start `dask scheduler`"),
