@@ -138,7 +138,10 @@ REFUSED = {
     "gpt2": NO_SEQUENTIAL,
     "gpt2, eager, padded on the left": NO_SEQUENTIAL,
     "regression, one output": EVERYWHERE
-    | dict.fromkeys((*OF_CLASSES, *CLASSIFIER), "expected (classes (0 to 0|at least 2|a whole number of at least 2)|.* at least 2 classes)")
+    | dict.fromkeys(
+        (*OF_CLASSES, *CLASSIFIER),
+        "expected (classes (0 to 0|at least 2|a whole number of at least 2)|.* at least 2 classes)",
+    )
     | {"deepfool": "expected at least 2 outputs"},
     "regression, two outputs": EVERYWHERE | dict.fromkeys(OF_CLASSES, r"\(labels\): expected"),
 }
