@@ -212,6 +212,8 @@ def test_values_of_all_samples_are_kept_where_asked_for(tmp_path):
         match=r"History\(name\): expected one whose samples were kept, got 'norm'\. .*History\(samples=True\)",
     ):
         filled().samples("norm")
+    with pytest.raises(RangeError, match=r"kept, got 'loss'\. It has no value per sample, or was read before"):
+        filled(samples=True).samples("loss")
     with pytest.raises(
         RangeError, match=r"History\(name\): expected what has been read, which is nothing yet, got 'no'"
     ):

@@ -2,7 +2,6 @@
 
 import math
 import os
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,15 +12,16 @@ from torch import Tensor
 
 from gnomon._extras import extra
 from gnomon._lines import append_line, not_written
-from gnomon._parts import owners, replaced
+from gnomon._parts import owners
 from gnomon._warn import warn
 from gnomon.errors import ArgumentTypeError, DataError, RangeError, public, within
 from gnomon.history import Verdict, corpus, verdict
 from gnomon.probe._about import About
 from gnomon.probe._html import table
+from gnomon.probe._merged_rows import MergedRows
 from gnomon.probe._names import about_in, chosen, logarithmic, quantities
 from gnomon.probe._reading import Reading
-from gnomon.probe._rows import Row, line_of, row_in, row_of, rows_of, rows_to_continue, together, without
+from gnomon.probe._rows import Row, line_of, row_in, row_of, rows_of, rows_to_continue
 from gnomon.probe._text import in_words
 
 if TYPE_CHECKING:
@@ -68,9 +68,8 @@ class History:
     def __init__(self, path: str | Path | None = None, *, samples: bool = False) -> None:
         self.path = None if path is None else Path(path)
         self._samples = samples
-        self._rows: list[Row] = []
+        self._merged = MergedRows()
         self._names: tuple[str, ...] | None = None  # those of the rows, once they are requested
-        self._last: dict[str, int] = {}  # by name, a step after which there is none of it
         self._appended: set[str] = set()
         self._warned = False
         self._docstrings: dict[str, str] = {}
@@ -141,7 +140,7 @@ class History:
             part = target.with_name(f".{target.name}.part")
             try:
                 with part.open("wb") as file:
-                    file.writelines(line_of(row) + b"\n" for row in self._rows)
+                    file.writelines(line_of(row) + b"\n" for row in self._merged.rows)
                     file.flush()
                     os.fsync(file.fileno())  # before the rename, which may reach the disk first
                 part.replace(target)
@@ -153,13 +152,13 @@ class History:
     @property
     def steps(self) -> list[int]:
         """The steps of the readings, increasing."""
-        return [row.step for row in self._rows]
+        return [row.step for row in self._merged.rows]
 
     @property
     def names(self) -> list[str]:
         """The names of all numbers, in the order in which they first appeared."""
         if self._names is None:
-            self._names = tuple(dict.fromkeys(name for row in self._rows for name in row.numbers))
+            self._names = tuple(dict.fromkeys(name for row in self._merged.rows for name in row.numbers))
         return [*self._names]
 
     @property
@@ -171,14 +170,16 @@ class History:
     def __getitem__(self, name: str) -> Float[Tensor, "t"]:
         """One number per step, float64; NaN at steps that have none of this name."""
         self._require(name, self.names)
-        return torch.tensor([row.numbers.get(name, math.nan) for row in self._rows], dtype=torch.float64, device="cpu")
+        return torch.tensor(
+            [row.numbers.get(name, math.nan) for row in self._merged.rows], dtype=torch.float64, device="cpu"
+        )
 
     @within("History")
     def steps_of(self, name: str) -> list[int]:
         """The steps at which a number of this name was read, be it NaN."""
         self._require(name, self.names)
         either = {name, *owners(name)}  # what has no value has no parts
-        return [row.step for row in self._rows if not either.isdisjoint(row.numbers)]
+        return [row.step for row in self._merged.rows if not either.isdisjoint(row.numbers)]
 
     @within("History")
     def samples(self, name: str) -> list[Float[Tensor, "n"]]:
@@ -187,11 +188,14 @@ class History:
         Raises:
             RangeError: if they were not kept.
         """
-        kept = [*dict.fromkeys(name for row in self._rows for name in row.samples)]
+        kept = [*dict.fromkeys(name for row in self._merged.rows for name in row.samples)]
         if name in self.names and name not in kept:
-            raise RangeError("name", "one whose samples were kept", repr(name), "Make it with History(samples=True).")
+            advice = "Make it with History(samples=True)."
+            if self._samples:
+                advice = "It has no value per sample, or was read before this history was made."
+            raise RangeError("name", "one whose samples were kept", repr(name), advice)
         self._require(name, kept)
-        return [row.samples[name] for row in self._rows if name in row.samples]
+        return [row.samples[name] for row in self._merged.rows if name in row.samples]
 
     @within("History")
     def to_pandas(self) -> "pandas.DataFrame":
@@ -274,13 +278,13 @@ class History:
         return verdict(steps, **{name: column[finite] for name, column in columns.items()})
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._merged.rows)
 
     def __iter__(self) -> Iterator[Row]:
-        return iter(self._rows)
+        return iter(self._merged.rows)
 
     def __repr__(self) -> str:
-        return f"History({self._span()}{': ' if self._rows else ''}{', '.join(self.quantities)})"
+        return f"History({self._span()}{': ' if self._merged.rows else ''}{', '.join(self.quantities)})"
 
     def __str__(self) -> str:
         return in_words(f"History of {self._span()}", {"": self})
@@ -290,7 +294,7 @@ class History:
 
     def _last_of(self, names: list[str]) -> Row:
         """The last reading that has all of these, if they are finite there."""
-        last = next((row for row in reversed(self._rows) if row.numbers.keys() >= {*names}), None)
+        last = next((row for row in reversed(self._merged.rows) if row.numbers.keys() >= {*names}), None)
         if last is None:
             raise RangeError("split", "a step with a value of each", "none", "Read them at the same steps.")
         if lost := [name for name in names if not math.isfinite(last.numbers[name])]:
@@ -305,39 +309,13 @@ class History:
     def _span(self) -> str:
         """How many readings, from which step to which."""
         if len(self) < 2:
-            return f"1 reading, step {self.steps[0]:,}" if self._rows else "no readings"
+            return f"1 reading, step {self.steps[0]:,}" if self._merged.rows else "no readings"
         return f"{len(self):,} readings, steps {self.steps[0]:,} to {self.steps[-1]:,}"
 
     def _extend(self, rows: Iterable[Row]) -> list[str]:
         """Adds rows, and returns the names of which they replaced something."""
         self._names = None
-        gone: dict[str, None] = {}
-        for row in rows:
-            gone |= dict.fromkeys(self._forget(row))
-            place = self._place(row.step)
-            if place < len(self._rows) and self._rows[place].step == row.step:
-                self._rows[place] = together(self._rows[place], row)
-            else:
-                self._rows.insert(place, row)
-            self._last |= dict.fromkeys(row.numbers, row.step)
-        return [*gone]
-
-    def _forget(self, row: Row) -> list[str]:
-        """Takes out what this row replaces, in the order of its names."""
-        if not self._rows or self._rows[-1].step < row.step:
-            return []
-        later = [name for name, last in self._last.items() if last >= row.step]
-        again = replaced(later, row.numbers)
-        if again:
-            place = self._place(row.step)
-            rest = [each if again.isdisjoint(each.numbers) else without(each, again) for each in self._rows[place:]]
-            self._rows[place:] = [each for each in rest if each is not None]
-            self._last |= dict.fromkeys(again, row.step - 1)
-        return [name for name in later if name in again]
-
-    def _place(self, step: int) -> int:
-        """Where a row of this step is, or would be."""
-        return bisect_left(self._rows, step, key=lambda row: row.step)
+        return [*dict.fromkeys(name for row in rows for name in self._merged.add(row))]
 
     def _require(self, name: str, there: list[str]) -> None:
         if name not in there:

@@ -74,7 +74,9 @@ class GrokAlign:
     sign, so that the mean of the square is $\sum_j\|\partial f(x_j)/\partial x_i\|_F^2$ for both: more than
     $\|J_i\|_F^2$ by a share of the order of 1/n, in a small MLP 1 % at a batch size of 256, 5 % at 64, 20 % at 16. The
     signs of `exact` are always the same: it draws no random numbers, and is exact if samples do not mix; if they do,
-    other signs would give a value that differs by 0.2 % at 256, 4 % at 16.
+    other signs would give a value that differs by 0.2 % at 256, 4 % at 16. The same holds of any network that mixes
+    samples, such as a graph's nodes or a recurrent layer whose first axis is time: nothing here refuses it, as a probe
+    does.
 
     Source:
         Walker et al., arXiv:2506.12284, section 4; the projection is that of Hoffman et al., arXiv:1908.02729, who use
