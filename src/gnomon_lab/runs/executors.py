@@ -85,7 +85,7 @@ def require_place(on: str | None, workers: int | None, threads: int) -> None:
             "--workers",
             f"none with --on {on}",
             workers,
-            "Start one `dask worker` for each run at a time.",
+            "Start one `dask worker` per concurrent run.",
         )
     host, _, port = on.removeprefix(DASK).rpartition(":")
     if not host or not (port.isascii() and port.isdecimal()) or len(port) > 5 or int(port) > 65_535:
