@@ -144,6 +144,28 @@ def test_the_weight_is_that_of_the_whole_map(name, named):
     torch.testing.assert_close(gnomon.features(model, x), at(model[0](x)))
 
 
+class Wrapper(nn.Module):
+    """Passes the samples on as they are."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+
+    def forward(self, x):
+        return self.network(x)
+
+
+@pytest.mark.parametrize("count", [N, 1])
+def test_a_linear_network_is_a_head_only_if_it_is_named(count):
+    torch.manual_seed(0)
+    model, x = Wrapper(Product()).double(), samples(WIDTH)[:count]
+    with pytest.raises(UnsupportedModuleError, match=r"features\(model\): .* got one of which none outputs them"):
+        gnomon.features(model, x)
+    read = Probe(model, x, {"seen": READ["seen"], "w": READ["w"]}, head="network").read().values
+    torch.testing.assert_close(read["seen"], x)
+    torch.testing.assert_close(read["w"], (model.network.up @ model.network.down).detach())
+
+
 def test_the_sum_with_its_adapter_is_the_merged_weight():
     model, x = network(adapted), samples(4)
     head = model[1]
