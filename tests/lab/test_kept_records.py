@@ -5,6 +5,7 @@ import shutil
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
+from xml.sax.saxutils import escape
 
 import pytest
 
@@ -52,8 +53,14 @@ def test_what_is_kept_can_be_read_and_judged(archive, tmp_path):
     shown = experiment(runs[0].experiment)
     assert [found.digest for found in runs if not found.has_one_of(shown.settings)] == ALSO.get(shown.name, [])
     kept = {f"{shown.name}/{found.digest}-{seed}" for found in runs for seed in (f"seed{found.seed}", "seeds")}
-    drawn = [place.rpartition("/")[0] for place in tool("figures").FIGURES.values()]
-    assert [folder for folder in drawn if folder.startswith(f"{shown.name}/") and folder not in kept] == []
+    figures, by_folder = tool("figures"), {"/".join(found.folder.parts[-2:]): found for found in runs}
+    for name, place in figures.FIGURES.items():
+        folder, _, wanted = place.rpartition("/")
+        if folder.startswith(f"{shown.name}/"):
+            assert folder in kept
+            (figure,) = (one for one in figures.figures_of(by_folder, folder) if one.name == wanted)
+            drawn = (ROOT / "docs" / "assets" / f"{name}.svg").read_text(encoding="utf-8")
+            assert [said for said in (figure.title, figure.caption) if escape(said) not in drawn] == [], name
     for seeds in by_setting.values():
         assert {len(row) for row in shown.table(seeds[0])[1]} == {len(shown.table(seeds[0])[0])}
         claims = shown.claims(seeds)

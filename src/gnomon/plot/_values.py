@@ -1,4 +1,4 @@
-"""Tensors and readings as the numbers that are drawn."""
+"""Tensors as the numbers that are drawn."""
 
 from collections.abc import Mapping
 from typing import TypeVar
