@@ -1,12 +1,10 @@
 """What a probe has read so far: plain numbers by step, in memory and in a file that only grows."""
 
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -15,22 +13,20 @@ from gnomon._lines import append_line, not_written
 from gnomon._parts import owners
 from gnomon._warn import warn
 from gnomon.errors import ArgumentTypeError, DataError, RangeError, public, within
-from gnomon.history import Verdict, corpus, verdict
+from gnomon.history import Verdict
 from gnomon.probe._about import About
 from gnomon.probe._html import table
 from gnomon.probe._merged_rows import MergedRows
 from gnomon.probe._names import about_in, chosen, logarithmic, quantities
 from gnomon.probe._reading import Reading
-from gnomon.probe._rows import Row, line_of, row_in, row_of, rows_of, rows_to_continue
+from gnomon.probe._rows import Row, column, line_of, names_in, row_in, row_of, rows_of, rows_to_continue
 from gnomon.probe._text import in_words
+from gnomon.probe._verdict_of import TRAIN, VALIDATION, verdict_of
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-TRAIN, VALIDATION = "train", "validation"
-"""The splits of the training data and of held-out samples, where there are splits and no others are named."""
 
 
 class History:
@@ -158,7 +154,7 @@ class History:
     def names(self) -> list[str]:
         """The names of all numbers, in the order in which they first appeared."""
         if self._names is None:
-            self._names = tuple(dict.fromkeys(name for row in self._merged.rows for name in row.numbers))
+            self._names = names_in(self._merged.rows)
         return [*self._names]
 
     @property
@@ -170,9 +166,7 @@ class History:
     def __getitem__(self, name: str) -> Float[Tensor, "t"]:
         """One number per step, float64; NaN at steps that have none of this name."""
         self._require(name, self.names)
-        return torch.tensor(
-            [row.numbers.get(name, math.nan) for row in self._merged.rows], dtype=torch.float64, device="cpu"
-        )
+        return column(self._merged.rows, name)
 
     @within("History")
     def steps_of(self, name: str) -> list[int]:
@@ -256,26 +250,7 @@ class History:
             RangeError: if a quantity that it uses is not read, or no step has all of them; if one is NaN or infinite at
                 the step judged, as in a training that diverged; if a split that is named has no accuracy.
         """
-        wanted = corpus().quantities
-        splits = split != TRAIN or any(name.startswith(f"{split}/") for name in self.names)
-        prefix = "" if not splits and any(name in self.names for name in wanted) else f"{split}/"
-        missing = [name for name in wanted if f"{prefix}{name}" not in self.names]
-        if missing:
-            there = ", ".join(self.quantities) or "no readings"
-            others = [name.removesuffix(f"/{wanted[0]}") for name in self.names if name.endswith(f"/{wanted[0]}")]
-            whole = [other for other in others if all(f"{other}/{name}" in self.names for name in wanted)]
-            advice = f"Pass split={whole[0]!r}." if whole else "Measure them too."
-            raise RangeError("split", f"{', '.join(prefix + name for name in missing)}", there, advice)
-        held_out = f"{validation}/accuracy"
-        if validation not in (None, VALIDATION) and held_out not in self.names:
-            raise RangeError("validation", "a split of the readings with accuracy", repr(validation), "Correct it.")
-        last = self._last_of([f"{prefix}{name}" for name in wanted])
-        columns = {name: self[f"{prefix}{name}"] for name in wanted}
-        finite = torch.stack([*columns.values()]).isfinite().all(0)
-        if validation is not None and math.isfinite(last.numbers.get(held_out, math.nan)):
-            columns["validation_accuracy"] = self[held_out]
-        steps = torch.tensor(self.steps, dtype=torch.float64, device="cpu")[finite]
-        return verdict(steps, **{name: column[finite] for name, column in columns.items()})
+        return verdict_of(self._merged.rows, split, validation)
 
     def __len__(self) -> int:
         return len(self._merged.rows)
@@ -291,20 +266,6 @@ class History:
 
     def _repr_html_(self) -> str:
         return table(f"History of {self._span()}", {"": self})
-
-    def _last_of(self, names: list[str]) -> Row:
-        """The last reading that has all of these, if they are finite there."""
-        last = next((row for row in reversed(self._merged.rows) if row.numbers.keys() >= {*names}), None)
-        if last is None:
-            raise RangeError("split", "a step with a value of each", "none", "Read them at the same steps.")
-        if lost := [name for name in names if not math.isfinite(last.numbers[name])]:
-            raise RangeError(
-                "split",
-                f"finite values at step {last.step}",
-                f"NaN or infinity in {', '.join(lost)}",
-                "Judge the training before it diverged, from a history that ends there.",
-            )
-        return last
 
     def _span(self) -> str:
         """How many readings, from which step to which."""

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -55,6 +55,16 @@ def row_of(reading: Reading, *, samples: bool) -> Row:
     if taken := sorted(numbers.keys() & RESERVED):
         raise DataError("reading", f"names other than {', '.join(sorted(RESERVED))}", taken, "Rename one.")
     return Row(reading.step, numbers, dict(reading.seconds), kept)
+
+
+def names_in(rows: Iterable[Row]) -> tuple[str, ...]:
+    """The names of all numbers, in the order in which they first appear."""
+    return tuple(dict.fromkeys(name for row in rows for name in row.numbers))
+
+
+def column(rows: Iterable[Row], name: str) -> Float[Tensor, "t"]:
+    """One number per row, float64; NaN where there is none of this name."""
+    return torch.tensor([row.numbers.get(name, math.nan) for row in rows], dtype=torch.float64, device="cpu")
 
 
 def together(one: Row, other: Row) -> Row:

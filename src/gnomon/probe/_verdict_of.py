@@ -1,0 +1,61 @@
+"""The verdict on the training run whose readings these are."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from gnomon.errors import RangeError
+from gnomon.history import Verdict, corpus, verdict
+from gnomon.probe._names import quantities
+from gnomon.probe._rows import Row, column, names_in
+
+TRAIN, VALIDATION = "train", "validation"
+"""The splits of the training data and of held-out samples, where there are splits and no others are named."""
+
+
+def verdict_of(rows: Sequence[Row], split: str, validation: str | None) -> Verdict:
+    """What `gnomon.verdict` says of these readings, as `History.verdict` describes it."""
+    names, wanted = names_in(rows), corpus().quantities
+    before = _before(names, wanted, split)
+    if missing := [before + name for name in wanted if before + name not in names]:
+        there = ", ".join(quantities(names)) or "no readings"
+        raise RangeError("split", ", ".join(missing), there, _advice(names, wanted))
+    held_out = f"{validation}/accuracy"
+    if validation not in (None, VALIDATION) and held_out not in names:
+        raise RangeError("validation", "a split of the readings with accuracy", repr(validation), "Correct it.")
+    last = _last_of(rows, [before + name for name in wanted])
+    columns = {name: column(rows, before + name) for name in wanted}
+    finite = torch.stack([*columns.values()]).isfinite().all(0)
+    if validation is not None and math.isfinite(last.numbers.get(held_out, math.nan)):
+        columns["validation_accuracy"] = column(rows, held_out)
+    steps = torch.tensor([row.step for row in rows], dtype=torch.float64, device="cpu")
+    return verdict(steps[finite], **{name: values[finite] for name, values in columns.items()})
+
+
+def _before(names: Sequence[str], wanted: Sequence[str], split: str) -> str:
+    """What stands before the names of the split's quantities: nothing if no split is named and there are none."""
+    splits = split != TRAIN or any(name.startswith(f"{split}/") for name in names)
+    return f"{split}/" if splits or not any(name in names for name in wanted) else ""
+
+
+def _advice(names: Sequence[str], wanted: Sequence[str]) -> str:
+    """Another split that has what is wanted, if there is one."""
+    others = [name.removesuffix(f"/{wanted[0]}") for name in names if name.endswith(f"/{wanted[0]}")]
+    whole = [other for other in others if all(f"{other}/{name}" in names for name in wanted)]
+    return f"Pass split={whole[0]!r}." if whole else "Measure them too."
+
+
+def _last_of(rows: Sequence[Row], names: Sequence[str]) -> Row:
+    """The last reading that has all of these, if they are finite there."""
+    last = next((row for row in reversed(rows) if row.numbers.keys() >= {*names}), None)
+    if last is None:
+        raise RangeError("split", "a step with a value of each", "none", "Read them at the same steps.")
+    if lost := [name for name in names if not math.isfinite(last.numbers[name])]:
+        raise RangeError(
+            "split",
+            f"finite values at step {last.step}",
+            f"NaN or infinity in {', '.join(lost)}",
+            "Judge the training before it diverged, from a history that ends there.",
+        )
+    return last
