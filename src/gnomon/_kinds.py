@@ -8,6 +8,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
+from os import PathLike
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
@@ -157,6 +158,7 @@ ORIGINS: dict[object, object] = {
     Callable: Callable,
     dict: Mapping,
     Mapping: Mapping,
+    PathLike: PathLike,
     # A tensor or an array is as good as a list.
     **dict.fromkeys((tuple, list), Iterable),
 }
@@ -165,6 +167,7 @@ KNOWN: dict[object, str] = {
     nn.Module: "Module",
     torch.Generator: "torch.Generator",
     str: "name",
+    PathLike: "path",
     float: "number",
     int: "number",
     Callable: "function",

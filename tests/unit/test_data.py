@@ -373,7 +373,7 @@ def test_data_dir_comes_before_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("GNOMON_DATA", str(tmp_path / "b"))
     assert load_images("mnist", "train").labels.item() == 2
     assert load_images("mnist", "train", data_dir=tmp_path / "a").labels.item() == 1
-    assert load_images("cifar10", "train", data_dir=tmp_path / "a").labels.item() == 3
+    assert load_images("cifar10", "train", data_dir=str(tmp_path / "a")).labels.item() == 3
 
 
 @pytest.mark.parametrize("name", ["ylecun/mnist", "mnist", "kmnist", "someone/else"])

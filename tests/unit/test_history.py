@@ -257,7 +257,7 @@ def test_saving_leaves_other_files_alone(tmp_path):
     beside.write_text("mine")
     folder.mkdir()
     filled().save(tmp_path / "saved.jsonl")
-    with pytest.raises(DataError, match=r"History\(path\): expected a file that can be written, got .*folder"):
+    with pytest.raises(DataError, match=r"History\.save\(path\): expected a file that can be written, got .*folder"):
         filled().save(folder)
     assert beside.read_text() == "mine"
     assert {path.name for path in tmp_path.iterdir()} == {"folder", "saved.jsonl", "saved.jsonl.part"}
@@ -304,8 +304,11 @@ def test_what_is_no_history_is_said(tmp_path):
         History().append(reading(0, seconds=1.0))
     with pytest.raises(DataError, match=r"History\(path\): expected a file in a folder that exists, got .*x"):
         History(tmp_path / "no folder" / "x")
+    for call, where in ((History, r"History"), (History.load, r"History\.load"), (History().save, r"History\.save")):
+        with pytest.raises(TypeError, match=where + r"\(path\): expected a name or a path, got int\."):
+            call(3)
     for path in ("", "."):
-        with pytest.raises(DataError, match=r"History\(path\): expected a file that can be written, got .*empty name"):
+        with pytest.raises(DataError, match=r"History\.save\(path\): expected a file that can be written, got .*empty name"):
             filled().save(path)
 
 

@@ -3,7 +3,7 @@
 import io
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
+from os import PathLike
 from types import ModuleType
 from typing import Any
 
@@ -25,7 +25,9 @@ _MOST_PIXELS = 2**26  # per image: a file of a few kB can decode to any number
 
 
 @checked
-def load_images(name: str, split: str, *, data_dir: Path | None = None, limit: int | None = None) -> Samples:
+def load_images(
+    name: str, split: str, *, data_dir: str | PathLike[str] | None = None, limit: int | None = None
+) -> Samples:
     """The images of a split and their classes, in the order in which the data set holds them.
 
     Searched for in the folder `<name>` of `data_dir`, then of the folder that the environment variable GNOMON_DATA

@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,7 +48,7 @@ class Table(NamedTuple):
     files: tuple[Path, ...] = ()
 
 
-def find(name: str, split: str, data_dir: Path | None) -> Table:
+def find(name: str, split: str, data_dir: str | PathLike[str] | None) -> Table:
     """The table of a split: from the first folder that there is of those where it may be, otherwise from the hub."""
     known = KNOWN.get(name) or next((k for k in KNOWN.values() if k.hub_id == name), None)
     path = home("load_images(name)", name)
@@ -61,7 +62,7 @@ def find(name: str, split: str, data_dir: Path | None) -> Table:
     return _hub(known or Known(name, name), split, under_roots)
 
 
-def _roots(data_dir: Path | None) -> list[Path]:
+def _roots(data_dir: str | PathLike[str] | None) -> list[Path]:
     """The data directories, in the order in which they are searched; one that is named has to exist."""
     named = [("load_images(data_dir)", data_dir), ("GNOMON_DATA", os.environ.get("GNOMON_DATA"))]
     roots = []
@@ -75,7 +76,7 @@ def _roots(data_dir: Path | None) -> list[Path]:
     return roots
 
 
-def home(where: str, path: str | Path) -> Path:
+def home(where: str, path: str | PathLike[str]) -> Path:
     """The path, in which a leading `~` may begin a user's name."""
     try:
         return Path(path).expanduser()

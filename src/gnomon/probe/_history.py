@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,10 +10,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon._extras import extra
+from gnomon._kinds import checked
 from gnomon._lines import append_line, not_written
 from gnomon._parts import owners
 from gnomon._warn import warn
-from gnomon.errors import ArgumentTypeError, DataError, RangeError, public, within
+from gnomon.errors import ArgumentTypeError, DataError, RangeError, within
 from gnomon.history import Verdict
 from gnomon.probe._about import About
 from gnomon.probe._html import table
@@ -60,8 +62,8 @@ class History:
         (torch.Size([2]), [0, 1])
     """
 
-    @public
-    def __init__(self, path: str | Path | None = None, *, samples: bool = False) -> None:
+    @checked
+    def __init__(self, path: str | PathLike[str] | None = None, *, samples: bool = False) -> None:
         self.path = None if path is None else Path(path)
         self._samples = samples
         self._merged = MergedRows()
@@ -75,8 +77,8 @@ class History:
             self._extend(rows_to_continue(self.path))
 
     @classmethod
-    @public
-    def load(cls, path: str | Path, *, arm: str | None = None) -> "History":
+    @checked
+    def load(cls, path: str | PathLike[str], *, arm: str | None = None) -> "History":
         """The history in a file, without writing to the file further.
 
         Args:
@@ -124,8 +126,8 @@ class History:
                 UserWarning,
             )
 
-    @within("History")
-    def save(self, path: str | Path) -> None:
+    @checked
+    def save(self, path: str | PathLike[str]) -> None:
         """Writes the history to a file, completely or not at all.
 
         Raises:
