@@ -22,7 +22,7 @@ from gnomon_lab.experiment import Experiment
 from gnomon_lab.report.build import build, then
 from gnomon_lab.report.over_seeds import beginning, build_over_seeds, folder_over_seeds
 from gnomon_lab.report.page import UNJUDGED
-from gnomon_lab.runs import Found, find_run, finished_runs, open_run
+from gnomon_lab.runs import Found, all_runs, find_run, open_run
 from gnomon_lab.runs.claims import reproduced
 from gnomon_lab.runs.executors import open_executor, require_place
 from gnomon_lab.runs.sweep import Ended, Moved, Task, sweep
@@ -250,8 +250,8 @@ def show_page_of_seeds(
         console: where to print.
         again: whether to write it even if a run has not been finished since it was written.
     """
-    finished, damaged = finished_runs(root, found.experiment)
-    runs = [run for run in finished if run.digest == found.digest]
+    every, damaged = all_runs(root, found.experiment)
+    runs = [run for run in every if run.finished and run.digest == found.digest]
     left_out = [sentence for sentence in damaged if f"{found.digest}-seed" in sentence]  # of other settings none
     if len(runs) > 1:
         page = folder_over_seeds(runs[0]) / "report.html"

@@ -52,18 +52,18 @@ def latest(name: str, root: Path) -> "list[Found]":
     """An experiment's latest run and all seeds of its setting; prints on stderr which it uses."""
     from gnomon_lab.cli.terminal import Terminal
     from gnomon_lab.report.setting import DEFAULT, elsewhere, setting
-    from gnomon_lab.runs import all_runs, finished_runs
+    from gnomon_lab.runs import all_runs
 
     terminal, shown = Terminal(stderr=True), experiment(name)
-    finished, damaged = finished_runs(root, name)
+    runs, damaged = all_runs(root, name)
     for sentence in damaged:
         say(f"left out: {sentence}", terminal)
+    if not runs:
+        raise DataError(name, f"a finished run in {root}", "none", f"Call `gnomon run {name}` first.")
+    finished = [run for run in runs if run.finished]
     if not finished:
-        begun = all_runs(root, name)[0]
-        if not begun:
-            raise DataError(name, f"a finished run in {root}", "none", f"Call `gnomon run {name}` first.")
-        words = setting(shown, begun[-1])
-        options = ("" if words == DEFAULT else f" {words}") + f" --seeds {begun[-1].seed}" + elsewhere(root)
+        words = setting(shown, runs[-1])
+        options = ("" if words == DEFAULT else f" {words}") + f" --seeds {runs[-1].seed}" + elsewhere(root)
         advice = f"Call `gnomon run {name}{options}` to finish it."
         raise DataError(name, f"a finished run in {root}", f"an unfinished one, {words}", advice)
     usual = [run for run in finished if run.has_one_of([shown.small])]

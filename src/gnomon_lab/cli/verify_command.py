@@ -95,12 +95,11 @@ def verified(name: str, root: Path, console: "Terminal") -> tuple[list[list[bool
 
 def by_setting(root: Path, of: "Experiment[Settings]") -> "tuple[dict[str, list[Found]], list[str]]":
     """The runs that claims are about, by their setting's digest; and what is wrong with others."""
-    from gnomon_lab.runs import all_runs, finished_runs
+    from gnomon_lab.runs import all_runs
 
     groups: dict[str, list[Found]] = {}
-    finished, damaged = finished_runs(root, of.name)
-    begun = [found for found in all_runs(root, of.name)[0] if not found.finished]
-    for found in sorted([*finished, *begun], key=lambda run: (run.digest, run.seed)):
+    runs, damaged = all_runs(root, of.name)
+    for found in sorted(runs, key=lambda run: (run.digest, run.seed)):
         if found.has_one_of(of.settings):
             groups.setdefault(found.digest, []).append(found)
     return groups, damaged

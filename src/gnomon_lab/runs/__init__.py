@@ -2,7 +2,7 @@
 
 from gnomon_lab.runs.claims import Claim, at_most, over_seeds
 from gnomon_lab.runs.duration import duration
-from gnomon_lab.runs.find import Found, all_runs, find_run, finished_runs, load_run, open_run
+from gnomon_lab.runs.find import Found, all_runs, find_run, load_run, open_run
 from gnomon_lab.runs.records import Record, read_records
 from gnomon_lab.runs.run import Run
 from gnomon_lab.runs.series import by_arm, last, series, settled_at
@@ -17,7 +17,6 @@ __all__ = [
     "by_arm",
     "duration",
     "find_run",
-    "finished_runs",
     "last",
     "load_run",
     "open_run",

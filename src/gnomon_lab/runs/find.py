@@ -245,12 +245,6 @@ def all_runs(root: Path, experiment: str | None = None) -> tuple[list[Found], li
     return sorted(runs, key=lambda run: run.started), damaged
 
 
-def finished_runs(root: Path, experiment: str) -> tuple[list[Found], list[str]]:
-    """The finished runs of an experiment, oldest first; and why other folders cannot be read."""
-    runs, damaged = all_runs(root, experiment)
-    return [found for found in runs if found.finished], damaged
-
-
 def plain(config: object) -> dict[str, Any]:
     """A configuration as config.json holds it."""
     if not dataclasses.is_dataclass(config) or isinstance(config, type):
