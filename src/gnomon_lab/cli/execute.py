@@ -1,19 +1,13 @@
 """Executing runs, one here or many in workers, and showing their progress and results."""
 
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Self
-
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bars
 
 from gnomon.errors import GnomonError
-from gnomon_lab.cli.progress import Progress
+from gnomon_lab.cli.progress import Bars, Progress
 from gnomon_lab.cli.say import say
 from gnomon_lab.cli.state import how_far
 from gnomon_lab.cli.tables import laid_out
@@ -156,60 +150,31 @@ def finished_before(
     return found
 
 
-class Board:
+class Board(Bars):
     """The runs in progress: on a terminal one bar each, elsewhere one line for all of them every few seconds."""
 
     def __init__(self, console: Terminal, total: int, seconds_between_lines: float = 5.0) -> None:
-        self._console = console
-        self._total = total
-        self._between = seconds_between_lines
-        self._ended = 0
-        self._last_line = time.monotonic()
+        super().__init__(console, seconds_between_lines)
+        self._ended, self._total = 0, total
         self._under_way: dict[int, Moved] = {}
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-        )
-        self._bars = Bars(*columns, console=console, disable=not console.is_terminal)
-        self._all = self._bars.add_task("runs", total=total)
-        self._tasks: dict[int, TaskID] = {}
-
-    def __enter__(self) -> Self:
-        self._bars.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bars.stop()
+        self.bar("all", "runs", 0, total)
 
     def show(self, event: Moved | Ended) -> None:
         """Shows what a sweep yields."""
         seed = event.task.seed
         if isinstance(event, Moved):
             self._under_way[seed] = event
-            if seed not in self._tasks:
-                self._tasks[seed] = self._bars.add_task("", total=None)
-            words = f"seed {seed} {event.part}"
-            self._bars.update(self._tasks[seed], description=words, completed=event.done, total=event.total or None)
+            self.bar(seed, f"seed {seed} {event.part}", event.done, event.total or None)
         else:
             self._ended += 1
-            self._under_way.pop(seed, None)
-            self._bars.advance(self._all)
-            if seed in self._tasks:
-                self._bars.remove_task(self._tasks.pop(seed))
-        if not self._console.is_terminal and time.monotonic() - self._last_line >= self._between:
-            self._last_line = time.monotonic()
-            say(self._line(), self._console)
-
-    def _line(self) -> str:
+            if self._under_way.pop(seed, None) is not None:
+                self.remove_task(self._bars.pop(seed))
+            self.bar("all", "runs", self._ended, self._total)
         runs = (
             f"seed {seed}: {run.part}" + (f", step {run.done:,} of {run.total:,}" if run.total else "")
             for seed, run in sorted(self._under_way.items())
         )
-        return "; ".join((f"{self._ended} of {self._total} runs ended", *runs))
+        self.line("; ".join((f"{self._ended} of {self._total} runs ended", *runs)))
 
 
 def show_table(experiment: Experiment[Settings], found: Found, console: Terminal) -> None:

@@ -1,49 +1,47 @@
-"""Progress on long work: a bar on a terminal, elsewhere a line every few seconds."""
+"""Progress on long work: bars on a terminal, elsewhere a line every few seconds."""
 
 import time
-from types import TracebackType
-from typing import Self
+from collections.abc import Hashable
 
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.progress import Progress as Bars
+from rich import progress
 
 from gnomon_lab.cli.say import say
 from gnomon_lab.cli.terminal import Terminal
 
 
-class Progress:
-    """Shows the progress of each named part of the work; to be entered while the work runs."""
+class Bars(progress.Progress):
+    """Bars where there is a terminal, elsewhere lines that are few; to be entered while the work runs."""
 
-    def __init__(self, console: Terminal, seconds_between_lines: float = 5.0) -> None:
-        self._console = console
+    def __init__(self, console: Terminal, seconds_between_lines: float, *columns: progress.ProgressColumn) -> None:
+        name = progress.TextColumn("{task.description:<12}", markup=False)
+        shown = (name, progress.BarColumn(), progress.MofNCompleteColumn(), progress.TimeElapsedColumn(), *columns)
+        super().__init__(*shown, console=console, disable=not console.is_terminal)
+        self._terminal = console
         self._between = seconds_between_lines
         self._last_line = time.monotonic()
-        columns = (
-            TextColumn("{task.description:<12}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-        )
-        self._bars = Bars(*columns, console=console, disable=not console.is_terminal)
-        self._tasks: dict[str, TaskID] = {}
+        self._bars: dict[Hashable, progress.TaskID] = {}
 
-    def __enter__(self) -> Self:
-        self._bars.start()
-        return self
+    def bar(self, key: Hashable, name: str, done: int, total: int | None) -> None:
+        """Draws a bar, which a later call with its key moves."""
+        if key not in self._bars:
+            self._bars[key] = self.add_task(name, total=total)
+        self.update(self._bars[key], description=name, completed=done, total=total)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bars.stop()
+    def line(self, words: str, *, at_once: bool = False) -> None:
+        """Prints a line where there is no terminal, `at_once` or if the last one was long ago."""
+        if self.disable and (at_once or time.monotonic() - self._last_line >= self._between):
+            self._last_line = time.monotonic()
+            say(words, self._terminal)
+
+
+class Progress(Bars):
+    """Shows the progress of each named part of the work."""
+
+    def __init__(self, console: Terminal, seconds_between_lines: float = 5.0) -> None:
+        super().__init__(console, seconds_between_lines, progress.TimeRemainingColumn())
 
     def show(self, part: str, done: int, total: int, *, unit: str = "step ") -> None:
         """Reports that `done` of `total` steps of this part, or of another unit, are done."""
-        if self._console.is_terminal:
-            if part not in self._tasks:
-                self._tasks[part] = self._bars.add_task(part, total=total)
-            self._bars.update(self._tasks[part], completed=done, total=total)
-        elif done == total or time.monotonic() - self._last_line >= self._between:
-            self._last_line = time.monotonic()
-            how_far = f"{unit}{done:,} of {total:,}" if total else "done"  # what is solved in one go has no steps
-            say(f"{part}: {how_far}", self._console)
+        self.bar(part, part, done, total)
+        how_far = f"{unit}{done:,} of {total:,}" if total else "done"  # what is solved in one go has no steps
+        self.line(f"{part}: {how_far}", at_once=done == total)
