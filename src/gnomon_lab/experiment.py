@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from gnomon_lab.arithmetic import convolutions_in_float32, subnormals_as_zero
 
@@ -12,13 +12,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gnomon_lab.figures import Figure
-    from gnomon_lab.runs import Claim, Found, Record, Run
+    from gnomon_lab.runs import Cells, Claim, Found, Record, Run, Seeds
     from gnomon_lab.runs.run import Show
     from gnomon_lab.settings import Settings
 
 ConfigT = TypeVar("ConfigT", bound="Settings")
-Cells: TypeAlias = "tuple[tuple[str, ...], list[tuple[str, ...]]]"
-"""The column heads, and the rows."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class Entry:
         return self.module.rpartition(".")[2].replace("_", "-")
 
 
-def _no_figures(seeds: Sequence[Sequence[Record]]) -> list[Figure]:
+def _no_figures(seeds: Seeds) -> list[Figure]:
     return []
 
 
@@ -73,10 +71,10 @@ class Experiment(Generic[ConfigT]):
     table: Callable[[Sequence[Record]], Cells]
     summary: Callable[[Sequence[Record]], str]
     figures: Callable[[Sequence[Record]], Sequence[Figure]]
-    claims: Callable[[Sequence[Sequence[Record]]], list[Claim]]
+    claims: Callable[[Seeds], list[Claim]]
     others: tuple[ConfigT, ...] = ()
-    figures_over_seeds: Callable[[Sequence[Sequence[Record]]], Sequence[Figure]] = _no_figures
-    table_over_seeds: Callable[[Sequence[Sequence[Record]]], Cells] | None = None
+    figures_over_seeds: Callable[[Seeds], Sequence[Figure]] = _no_figures
+    table_over_seeds: Callable[[Seeds], Cells] | None = None
 
     @property
     def name(self) -> str:

@@ -12,7 +12,7 @@ from gnomon_lab.report.page import Report, Table
 from gnomon_lab.report.setting import setting
 from gnomon_lab.report.spread import spread
 from gnomon_lab.report.worth import by_arms, in_details
-from gnomon_lab.runs import Found, Record
+from gnomon_lab.runs import Found, Seeds
 from gnomon_lab.settings import Settings
 
 
@@ -58,7 +58,7 @@ def build_over_seeds(experiment: Experiment[Settings], runs: Sequence[Found]) ->
     return published(page, folder_over_seeds(first))
 
 
-def figures_over_seeds(experiment: Experiment[Settings], seeds: Sequence[Sequence[Record]]) -> tuple[Figure, ...]:
+def figures_over_seeds(experiment: Experiment[Settings], seeds: Seeds) -> tuple[Figure, ...]:
     """The figures of the page over the records of several seeds."""
     drawn = [experiment.figures(records) for records in seeds]
     return (*experiment.figures_over_seeds(seeds), *together(drawn))

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Never
@@ -14,6 +14,12 @@ from gnomon_lab.runs.files import read_bytes, replace_bytes
 
 Record = dict[str, Any]
 """Plain JSON: `arm`, `step`, then the numbers of one reading; wall times are under `seconds`."""
+Arm = Sequence[Record]
+"""The records of one arm."""
+Seeds = Sequence[Sequence[Record]]
+"""The records of one run for each seed."""
+Cells = tuple[tuple[str, ...], list[tuple[str, ...]]]
+"""The column heads of a table made from records, and its rows."""
 
 
 class Finished(Record):

@@ -25,7 +25,7 @@ from gnomon_lab.papers.agop_collapse._shared import (
     over_layers,
     train,
 )
-from gnomon_lab.runs import Claim, Record, Run, over_seeds
+from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, over_seeds
 
 PLACES = {"nc1_input": "Φ, the layer's input", "nc1_right": "SVᵀΦ", "nc1_after": "ReLU(USVᵀΦ), the layer's output"}
 """Where NC1 is measured, in the order in which a layer W = USVᵀ reaches these places."""
@@ -74,7 +74,7 @@ def by_relu(record: Record) -> list[float]:
     return [math.exp(-value) for value in fall(record, "nc1_right", "nc1_after")]
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """NC1 through each layer at the end, and at the layer's output before training."""
     columns = ("", "NC1 of the input", "of SVᵀΦ", "of the output", "by SVᵀ", "by the ReLU", "output before training")
     start, end = records[0], records[-1]
@@ -176,7 +176,7 @@ def decimals(record: Record, place: str) -> list[float]:
     return [math.log10(value) for value in record[place]]
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """What section 5 says about figure 2, at the end of training and over all finished seeds."""
     ends = [records[-1] for records in seeds]
     whole = [share(record) for record in ends]

@@ -23,7 +23,7 @@ from gnomon_lab.papers.agop_collapse._shared import (
     over_layers,
     train,
 )
-from gnomon_lab.runs import Claim, Record, Run, over_seeds
+from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, over_seeds
 
 PRINTED = {"mlp mnist": (0.74, 0.13), "resnet cifar10": (0.74, 0.17)}
 """Section 5: mean and standard deviation of the correlation at the end, over layers and seeds."""
@@ -51,7 +51,7 @@ def mean(record: Record) -> float:
     return statistics.mean(record["pearson_root"])
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """Each layer, before training and at the end."""
     columns = ("", "Pearson, untrained", "Pearson, trained", "cosine, untrained", "cosine, trained")
     ends = [record[name] for name in ("pearson_root", "cosine_root") for record in (records[0], records[-1])]
@@ -124,7 +124,7 @@ def ends(records: Sequence[Record]) -> Curves:
     )
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """What section 5 says about the correlation, over the hidden layers and all finished seeds."""
     falls = [records[-1]["nc1"] / records[0]["nc1"] for records in seeds]
     gains = [mean(records[-1]) - mean(records[0]) for records in seeds]
@@ -139,7 +139,7 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     ]  # fmt: skip
 
 
-def printed(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def printed(seeds: Seeds) -> list[Claim]:
     """The correlation at the end, for the two networks for which the paper prints it."""
     arm = seeds[0][0]["arm"]
     if arm not in PRINTED:

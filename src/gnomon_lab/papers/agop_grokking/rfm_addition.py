@@ -17,7 +17,7 @@ from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Panel
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import lines, significant
-from gnomon_lab.runs import Claim, Record, Run, by_arm, last, over_seeds
+from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, by_arm, last, over_seeds
 from gnomon_lab.settings import Count, Positive, Settings, Share, at_least
 
 ARMS = {"centred": True, "plain": False}
@@ -105,7 +105,7 @@ def one_hot(tokens: Tokens, p: int) -> Float[Tensor, "n 2*p"]:
     return torch.cat([functional.one_hot(tokens.tokens[:, place], p) for place in (0, 1)], dim=1).double()
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """Both machines at the end, and when they knew half of the unseen sums."""
     columns = ("AGOP", "train", "test", "half of it in round", "circulant deviation", "effective rank")
     rows: list[tuple[str, ...]] = []
@@ -162,7 +162,7 @@ def hidden(records: Sequence[Record]) -> float:
     return before[-1] / before[0] if before else float("inf")
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """What the paper says about addition."""
     known = [last(records, "centred")["test"] for records in seeds]
     first = [by_arm(records)["centred"][0] for records in seeds]

@@ -39,7 +39,7 @@ from gnomon_lab.papers._shared import (
     mnist_network,
     mnist_splits,
 )
-from gnomon_lab.runs import Claim, Record, Run, last
+from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, last
 from gnomon_lab.settings import Count, Positive, Range, Settings, Share, between
 from gnomon_lab.training import Batch, fit, in_order
 
@@ -170,7 +170,7 @@ def end(records: Sequence[Record], loss: str, method: str) -> tuple[int, float] 
     return (final["step"], final["seconds"]["trained"]) if final["reached"] else None
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """Table 1, and the row alignment of table 2."""
     columns = ("", "steps", "seconds", "fewer steps", "less time", "test", "row alignment")
     rows: list[tuple[str, ...]] = []
@@ -223,7 +223,7 @@ def curves(records: Sequence[Record], loss: str) -> Curves:
     )
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """Table 1: how many times sooner than the baseline, over all finished seeds."""
     found = []
     for place, (unit, expected) in enumerate((("steps", PAPER_STEPS), ("seconds", PAPER_SECONDS))):
@@ -233,7 +233,7 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     return found
 
 
-def claim(seeds: Sequence[Sequence[Record]], loss: str, method: str, unit: str, place: int, cell: Cell) -> Claim:
+def claim(seeds: Seeds, loss: str, method: str, unit: str, place: int, cell: Cell) -> Claim:
     """One cell of table 1; the claim holds if the mean ratio lies within the deviation that the paper prints for it."""
     pairs = [(end(records, loss, "baseline"), end(records, loss, method)) for records in seeds]
     fewer = [base[place] / ours[place] for base, ours in pairs if base and ours]

@@ -27,7 +27,7 @@ from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import ALIGNMENT, SEEN, UNSEEN, geometry, lines, significant, squared_error
 from gnomon_lab.papers.grokalign._attacks import ATTACKS, robust_accuracy
-from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series
+from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, last, over_seeds, series
 from gnomon_lab.settings import Count, Device, NonNegative, Positive, Range, Settings, among, between
 from gnomon_lab.training import fit, in_order
 
@@ -173,7 +173,7 @@ def gained(records: Sequence[Record]) -> float | None:
     return None if at is None else robust[-1] - robust[steps.index(at)]
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """Both networks at the end, and where the stopping rule would have ended the second."""
     columns = ("", "train", "test", "robust", "alignment", "PC1", "plateau at", "seconds")
     formats = {SEEN: ".1%", UNSEEN: ".1%", ROBUST: ".1%"}
@@ -243,7 +243,7 @@ def centroids(records: Sequence[Record]) -> ImageSlider:
     )
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """What the paper says about figure 5, over all finished seeds.
 
     A change in robust accuracy counts from 1/√n on, with n attacked images: two standard errors at their largest.

@@ -36,7 +36,7 @@ from gnomon_lab.papers._shared import (
     norms,
     squared_error,
 )
-from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, settled_at
+from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, last, over_seeds, settled_at
 from gnomon_lab.settings import Count, NonNegative, Positive, Settings, between
 from gnomon_lab.training import fit, shuffled
 
@@ -107,7 +107,7 @@ def train_arm(config: Config, run: Run, arm: str, train: Samples, test: Samples)
         run.record(step, probe.read(step))
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """Both networks at the end."""
     columns = ("", "train", "test", "Jacobian norm", "centroid norm", "centroid alignment", "PC1", "seconds")
     formats = {SEEN: ".1%", UNSEEN: ".1%", NORM: ".3g", "train/centroid_norm": ".3g"}
@@ -140,7 +140,7 @@ def figures(records: Sequence[Record]) -> list[Figure]:
     return [Curves("inhibit", "Minimised or held", caption, "step (a pass over all batches)", panels)]
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """Figure 7 and its text, at the end of all finished seeds."""
     ends = {arm: [last(records, arm) for records in seeds] for arm in ARMS}
 

@@ -19,7 +19,7 @@ from gnomon_lab.figures import Figure, Points, Scatter, ScatterPanel
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers.grokalign.ntk_regime import run as ntk_regime
 from gnomon_lab.papers.grokalign.ntk_regime.run import binary_cross_entropy, first_one, zeros_and_ones
-from gnomon_lab.runs import Claim, Record, Run, over_seeds
+from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, over_seeds
 from gnomon_lab.settings import Range
 from gnomon_lab.training import fit
 
@@ -188,7 +188,7 @@ def correlation(records: Sequence[Record], one: str, other: str) -> float:
     return float(ranks.statistic)
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """A row for each network."""
     columns = ("", "1 / centroid norm", "initial speed", "best alignment", "at step")
     return columns, [
@@ -241,7 +241,7 @@ def figures(records: Sequence[Record]) -> list[Figure]:
     ]
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """What figure 10 and appendix B say, over all finished seeds."""
     aligned = [correlation(records, "reciprocal", "best") for records in seeds]
     slow = [correlation(records, "reciprocal", "speed") for records in seeds]

@@ -28,7 +28,7 @@ from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Panel
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import ALIGNMENT, SEEN, SPREAD, UNSEEN, accuracy_panel, arms, firsts, lines, marked
-from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series, settled_at
+from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, last, over_seeds, series, settled_at
 from gnomon_lab.settings import Count, Device, NonNegative, Positive, Range, Settings, Share, among, at_least
 from gnomon_lab.training import fit
 
@@ -166,7 +166,7 @@ def acceleration(records: Sequence[Record], embeddings: str) -> float:
     return math.inf if base is None else base / ours
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """The steps at which every arm memorised and grokked, and its end."""
     columns = ("", "memorised", "grokked", "test", "alignment", "Gini W_E", "Gini W_L", "norm")
     rows: list[tuple[str, ...]] = []
@@ -221,13 +221,13 @@ def curves(records: Sequence[Record], embeddings: str) -> Curves:
     )
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """What section 4.3 says about figures 8 and 9, over all finished seeds."""
     ran = firsts(seeds[0])
     return (learned_claims(seeds) if "learned" in ran else []) + (fixed_claims(seeds) if "fixed" in ran else [])
 
 
-def learned_claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def learned_claims(seeds: Seeds) -> list[Claim]:
     """Figure 8: weight decay groks, GrokAlign not sooner, and with low Gini coefficients."""
     grokked = sum(grokked_at(records, "learned", "weight decay") is not None for records in seeds)
     ratio, measured = acceleration_over_seeds(seeds, "learned", statistics.median_high)
@@ -242,7 +242,7 @@ def learned_claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     ]
 
 
-def gini_claim(seeds: Sequence[Sequence[Record]], name: str, what: str) -> Claim:
+def gini_claim(seeds: Seeds, name: str, what: str) -> Claim:
     """The paper says that GrokAlign's "remain low": here, they rise less than half as far as weight decay's."""
     rises = [[rise(records, f"learned {method}", name) for records in seeds] for method in METHODS]
     base, ours = (over_seeds(values, "+.2f") for values in rises)
@@ -261,7 +261,7 @@ def rise(records: Sequence[Record], arm: str, name: str) -> float:
     return values[-1] - values[0]
 
 
-def fixed_claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def fixed_claims(seeds: Seeds) -> list[Claim]:
     """Figure 9: GrokAlign groks earlier."""
     ratio, measured = acceleration_over_seeds(seeds, "fixed", statistics.median_low)
     expected = f"more than {1 + SPREAD:.2f} times fewer steps"
@@ -269,9 +269,7 @@ def fixed_claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     return [Claim(message, SOURCE + "9", expected, measured, ratio > 1 + SPREAD)]
 
 
-def acceleration_over_seeds(
-    seeds: Sequence[Sequence[Record]], embeddings: str, median: Callable[[list[float]], float]
-) -> tuple[float, str]:
+def acceleration_over_seeds(seeds: Seeds, embeddings: str, median: Callable[[list[float]], float]) -> tuple[float, str]:
     """The median acceleration, by which a claim is judged, and in words what each seed says of it.
 
     The median, since one that is infinite would be the mean; of an even number of seeds the one of the two in the

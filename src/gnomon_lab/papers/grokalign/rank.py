@@ -29,7 +29,7 @@ from gnomon_lab.papers._shared import (
     mnist_network,
     mnist_splits,
 )
-from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, settled_at
+from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, last, over_seeds, settled_at
 from gnomon_lab.settings import Count, NonNegative, Positive, Settings, between
 from gnomon_lab.training import fit, in_order
 
@@ -114,7 +114,7 @@ def half_way_at(records: Sequence[Record], loss: str, arm: str) -> int | None:
     return settled_at(records, f"{loss} {arm}", PC1, start + HALF * (1 - start))
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """Every arm at the end, and when its PC1 had gone half its way to one."""
     columns = ("", "PC1 at the start", "PC1 at the end", "half way to 1", "norm", "train", "test", "seconds")
     rows: list[tuple[str, ...]] = []
@@ -159,20 +159,20 @@ def curves(records: Sequence[Record], loss: str) -> Curves:
     )
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """Figure 2, over all finished seeds: PC1 tends to one in each arm, and sooner with GrokAlign."""
     tend = [tends(seeds, loss, arm) for loss, arm in itertools.product(firsts(seeds[0]), ARMS)]
     return tend + [sooner(seeds, loss) for loss in firsts(seeds[0])]
 
 
-def tends(seeds: Sequence[Sequence[Record]], loss: str, arm: str) -> Claim:
+def tends(seeds: Seeds, loss: str, arm: str) -> Claim:
     """PC1 is near one at the end of every seed."""
     ends = [last(records, f"{loss} {arm}")[PC1] for records in seeds]
     message = f"{loss}: the Jacobians tend to rank one under {arm}: PC1 at the end"
     return Claim(message, SOURCE, f"at least {NEAR_ONE}", over_seeds(ends, ".3f"), min(ends) >= NEAR_ONE)
 
 
-def sooner(seeds: Sequence[Sequence[Record]], loss: str) -> Claim:
+def sooner(seeds: Seeds, loss: str) -> Claim:
     """With GrokAlign PC1 goes half its way in fewer steps, in every seed; never counts as infinitely many."""
     decay, align = (
         [math.inf if at is None else at for at in (half_way_at(records, loss, arm) for records in seeds)]

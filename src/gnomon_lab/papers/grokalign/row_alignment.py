@@ -9,7 +9,7 @@ from gnomon_lab.figures import Curves, Figure, Panel
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import LOSSES, SPREAD, UNSEEN, arms, firsts, lines
 from gnomon_lab.papers.grokalign.accelerate import Config, run
-from gnomon_lab.runs import Claim, Record, last
+from gnomon_lab.runs import Cells, Claim, Record, Seeds, last
 
 SOURCE = "Walker et al., arXiv:2506.12284, table 2"
 METHODS = ("baseline", "GrokAlign", "input noise")
@@ -48,7 +48,7 @@ def width(records: Sequence[Record], loss: str, method: str) -> float:
     return high - low
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """Table 2, with the paper's numbers next to it."""
     columns = ("", "steps", "test", "row alignment, min / max", "paper: test", "paper: min / max")
     rows: list[tuple[str, ...]] = []
@@ -91,14 +91,14 @@ def curves(records: Sequence[Record], loss: str) -> Curves:
     return Curves(loss, title, caption, "step (a pass over all batches)", panels)
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """Table 2 and its text, for each loss, over all finished seeds."""
     return [
         claim(seeds, loss) for loss in firsts(seeds[0]) for claim in (both_ways, by_the_printed_factor, noise_does_not)
     ]
 
 
-def both_ways(seeds: Sequence[Sequence[Record]], loss: str) -> Claim:
+def both_ways(seeds: Seeds, loss: str) -> Claim:
     """GrokAlign's rows reach further along the data than the baseline's, and further against it, in every seed."""
     base, ours = ([extremes(records, loss, method) for records in seeds] for method in ("baseline", "GrokAlign"))
     measured = "; ".join(f"{b[0]:.3f} / {b[1]:.3f} to {o[0]:.3f} / {o[1]:.3f}" for b, o in zip(base, ours, strict=True))
@@ -107,7 +107,7 @@ def both_ways(seeds: Sequence[Sequence[Record]], loss: str) -> Claim:
     return Claim(message, SOURCE, "smaller min, larger max", measured, holds)
 
 
-def by_the_printed_factor(seeds: Sequence[Sequence[Record]], loss: str) -> Claim:
+def by_the_printed_factor(seeds: Seeds, loss: str) -> Claim:
     """The cosines span at least as many times the baseline's range as in table 2, up to the spread of table 1."""
     spans = {method: PRINTED[loss, method][2] - PRINTED[loss, method][1] for method in METHODS}
     printed = spans["GrokAlign"] / spans["baseline"]
@@ -121,7 +121,7 @@ def by_the_printed_factor(seeds: Sequence[Sequence[Record]], loss: str) -> Claim
     )
 
 
-def noise_does_not(seeds: Sequence[Sequence[Record]], loss: str) -> Claim:
+def noise_does_not(seeds: Seeds, loss: str) -> Claim:
     """With input noise the range stays nearer to the baseline's than to GrokAlign's, in every seed."""
     spans = [[width(records, loss, method) for method in METHODS] for records in seeds]
     measured = "; ".join(f"{base:.2f}, {align:.2f}, {noise:.2f}" for base, align, noise in spans)

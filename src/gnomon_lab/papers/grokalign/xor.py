@@ -18,7 +18,7 @@ from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Line, Panel
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import marked
-from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series, settled_at
+from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, last, over_seeds, series, settled_at
 from gnomon_lab.settings import Count, NonNegative, Positive, Settings, at_least
 from gnomon_lab.training import fit
 
@@ -145,7 +145,7 @@ def stages(records: Sequence[Record], arm: str) -> dict[str, int | None]:
     return {stage: settled_at(records, arm, name, LEVEL) for stage, name in STAGES.items()}
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """The step of each stage, those of robustness by their noise, and the fixed point at the end."""
     rows: list[tuple[str, ...]] = []
     for arm in ARMS:
@@ -221,7 +221,7 @@ def sooner(records: Sequence[Record], stage: str) -> float | None:
     return (base or last(records, BASE)["step"]) / ours if ours else None
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """What section 4.2 says about the two rows of figure 4, over all finished seeds."""
     found = [story(records) for records in seeds]
 

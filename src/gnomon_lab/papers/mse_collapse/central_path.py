@@ -17,7 +17,7 @@ from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Line, Panel
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import arms_of
-from gnomon_lab.runs import Claim, Record, Run, at_most, over_seeds
+from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, at_most, over_seeds
 from gnomon_lab.settings import Count, Range, Settings, between
 
 NAMES: dict[Projection, str] = {"orthogonal": "orthogonal", "renormalised": "the paper's flow"}
@@ -129,7 +129,7 @@ def apart(record: Record) -> float:
     return max(record["from_limit"], *(record[measure.__name__] for measure in SIMPLEX))
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """Every flow at its end, and its distance from its closed form over all times."""
     columns = (
         "C, N, dimensions",
@@ -170,7 +170,7 @@ def figures(records: Sequence[Record]) -> list[Figure]:
     return [draw(list(pair)) for pair in pairs for draw in (growth, collapse)]
 
 
-def growth(flows: Sequence[Sequence[Record]]) -> Curves:
+def growth(flows: Seeds) -> Curves:
     """The singular values on their closed forms, divided by their power laws, and becoming equal."""
     size = flows[0][0]["arm"].split()[0]
     return Curves(
@@ -193,7 +193,7 @@ def growth(flows: Sequence[Sequence[Record]]) -> Curves:
     )  # fmt: skip
 
 
-def collapse(flows: Sequence[Sequence[Record]]) -> Curves:
+def collapse(flows: Seeds) -> Curves:
     """The class means becoming a simplex, the singular vectors staying, and the loss."""
     size = flows[0][0]["arm"].split()[0]
     panels = (
@@ -214,7 +214,7 @@ def collapse(flows: Sequence[Sequence[Record]]) -> Curves:
     )
 
 
-def both(flows: Sequence[Sequence[Record]], what: str, value: Callable[[Record], float]) -> tuple[Line, ...]:
+def both(flows: Seeds, what: str, value: Callable[[Record], float]) -> tuple[Line, ...]:
     """A curve for each flow, from time 1 on; a single record gives a point."""
     lines = []
     for colour, (name, records) in enumerate(zip(NAMES.values(), flows, strict=True)):
@@ -224,7 +224,7 @@ def both(flows: Sequence[Sequence[Record]], what: str, value: Callable[[Record],
     return tuple(lines)
 
 
-def held(flows: Sequence[Sequence[Record]], value: Callable[[Record, str], float]) -> tuple[Line, ...]:
+def held(flows: Seeds, value: Callable[[Record, str], float]) -> tuple[Line, ...]:
     """A value of the closed forms as lines, and of the integrated flows as points at powers of ten."""
     decades = [[[r] for r in records if r["step"] > 0 and math.log10(r["step"]).is_integer()] for records in flows]
     lines = both(flows, "closed form", lambda r: value(r, "closed_form"))
@@ -243,7 +243,7 @@ def decimal(value: float) -> float:
     return math.log10(max(value, FLOOR))
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """The statements, each for the worst of all sizes and over all finished seeds."""
 
     def claim(message: str, where: str, flows: Sequence[str], limit: float, measure: Measure) -> Claim:

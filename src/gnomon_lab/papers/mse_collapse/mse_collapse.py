@@ -11,7 +11,7 @@ from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import UNSEEN
 from gnomon_lab.papers.mse_collapse._page import NC1, checked, chosen_arms, curve, panels, starts, terminal
 from gnomon_lab.papers.mse_collapse._shared import GRID, HARDWARE, Config, train_all
-from gnomon_lab.runs import Claim, Record, Run, last
+from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, last
 
 TABLE_1 = {
     "mnist-vgg11": (99.23, 99.59),
@@ -72,7 +72,7 @@ def run(config: Config, run: Run) -> None:
     train_all(config, run, ("mse",))
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """Table 1, and the collapse in between."""
     columns = (
         "",
@@ -159,7 +159,7 @@ def losses(records: Sequence[Record], case: str, arm: str) -> Curves:
     )
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """What the paper says about its figures, over the networks of all finished seeds.
 
     The terminal phase is from the first reading without training error to the end.

@@ -11,7 +11,7 @@ from gnomon_lab.papers._shared import SEEN, UNSEEN
 from gnomon_lab.papers.mse_collapse import mse_collapse
 from gnomon_lab.papers.mse_collapse._page import NC1, checked, chosen_arms, panels, starts, terminal
 from gnomon_lab.papers.mse_collapse._shared import GRID, HARDWARE, Config, train_all
-from gnomon_lab.runs import Claim, Record, Run, last
+from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, last
 
 NAMES = {"mse": "squared error", "cross-entropy": "cross-entropy"}
 INTRODUCTION = """
@@ -46,7 +46,7 @@ def pairs(records: Sequence[Record]) -> dict[str, dict[str, str]]:
     return {case: {loss: arms[loss][case] for loss in NAMES} for case in arms["mse"]}
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """Both losses at the end."""
     columns = ("", "zero error at epoch", "NC1", "equal angles", "self-duality", "test", "robustness")
     rows: list[tuple[str, ...]] = []
@@ -95,7 +95,7 @@ def collapse(records: Sequence[Record], case: str, arms: dict[str, str]) -> Curv
     )
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """What the paper says about figures 10 to 12, over the networks of all finished seeds."""
     runs = [(records, arms) for records in seeds for arms in pairs(records).values()]
     lower: list[float | None] = []

@@ -40,7 +40,7 @@ from gnomon_lab.papers._shared import (
     geometry,
     significant,
 )
-from gnomon_lab.runs import Claim, Record, Run, last, over_seeds, series, settled_at
+from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, last, over_seeds, series, settled_at
 from gnomon_lab.settings import Count, NonNegative, Positive, Settings, between
 from gnomon_lab.training import fit
 
@@ -154,7 +154,7 @@ def train_arm(
         run.record(step, reading, centroids=images, **extra)
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """Both networks at the end."""
     columns = ("", "train", "test", "centroid alignment", "Jacobian norm", "PC1", "seconds")
     formats = {SEEN: ".1%", UNSEEN: ".1%", ALIGNMENT: ".3f", NORM: ".2f"}
@@ -277,7 +277,7 @@ def centroids(records: Sequence[Record]) -> ImageSlider:
     )
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """The claims, each over all finished seeds of one setting."""
 
     def claim(message: str, arm: str, name: str, least: float, most: float) -> Claim:

@@ -18,7 +18,7 @@ from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers.own.steering.methods import Training, grokalign
 from gnomon_lab.papers.own.steering.tasks import TASKS, Task
 from gnomon_lab.papers.own.steering.trial import trial
-from gnomon_lab.runs import Claim, Record, Run
+from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds
 from gnomon_lab.settings import Count, Settings, among
 
 COEFFICIENTS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
@@ -125,7 +125,7 @@ class Scan:
     units: dict[str, Float[np.ndarray, " seeds"]]
 
 
-def scans(seeds: Sequence[Sequence[Record]]) -> list[Scan]:
+def scans(seeds: Seeds) -> list[Scan]:
     """Each task and way, over the networks of all runs."""
     records = [record for run_of in seeds for record in run_of]
     found = []
@@ -203,12 +203,12 @@ def left_out(found: Sequence[Scan], rule: str) -> dict[tuple[str, str], tuple[fl
     return costs
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """For this run alone."""
     return table_over_seeds([records])
 
 
-def table_over_seeds(seeds: Sequence[Sequence[Record]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table_over_seeds(seeds: Seeds) -> Cells:
     """For each task: the best coefficient, what it gains, and what each rule costs."""
     found = scans(seeds)
     judged = {rule: left_out(found, rule) for rule in RULES}
@@ -248,7 +248,7 @@ def figures(records: Sequence[Record]) -> list[Figure]:
     return figures_over_seeds([records])
 
 
-def figures_over_seeds(seeds: Sequence[Sequence[Record]]) -> list[Figure]:
+def figures_over_seeds(seeds: Seeds) -> list[Figure]:
     """The steps that each coefficient takes, as a multiple of those without the penalty."""
     found = scans(seeds)
     panels = []
@@ -267,7 +267,7 @@ def figures_over_seeds(seeds: Sequence[Sequence[Record]]) -> list[Figure]:
     return [Curves("coefficients", "What GrokAlign's coefficient does", caption, "λ", tuple(panels))]
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """Whether a rule will do."""
     found = scans(seeds)
     most = {(scan.task, scan.way): int(scan.arrives[:, best(scan)].sum()) for scan in found}

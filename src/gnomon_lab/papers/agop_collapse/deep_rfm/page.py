@@ -8,7 +8,7 @@ from statistics import correlation, mean
 import numpy as np
 
 from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Line, Panel
-from gnomon_lab.runs import Claim, Record, by_arm, last, over_seeds, series
+from gnomon_lab.runs import Cells, Claim, Record, Seeds, by_arm, last, over_seeds, series
 
 STAGES = {"inputs": "X", "mapped": "M^½ X", "features": "Φ(M^½ X)"}
 """The stages that a layer's inputs pass through, by the names of the readings."""
@@ -61,7 +61,7 @@ def from_collapsed(records: Sequence[Record], arm: str) -> float:
     return float(np.sqrt(np.mean((products - collapsed) ** 2)))
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """Every arm from its first to its last layer."""
     columns = ("", "NC1 of X", "of M^½X", "by M^½", "by Φ", "NC2", "jitter", "test", "seconds")
     rows: list[tuple[str, ...]] = []
@@ -147,7 +147,7 @@ def matrices(records: Sequence[Record]) -> ImageSlider:
     )
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """The statements, for every arm and all finished seeds."""
 
     def claim(

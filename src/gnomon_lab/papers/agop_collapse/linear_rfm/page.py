@@ -9,12 +9,11 @@ from typing import Literal
 import numpy as np
 
 from gnomon_lab.figures import Curves, Figure, Line, Panel
-from gnomon_lab.runs import Claim, Record, at_most, by_arm, over_seeds
+from gnomon_lab.runs import Arm, Cells, Claim, Record, Seeds, at_most, by_arm, over_seeds
 
 Scaling = Literal["exact", "printed"]
 SCALINGS: tuple[Scaling, ...] = ("exact", "printed")
 """The factor κ of each layer: the one for which the labels' Gram matrix is a fixed point, and the printed one."""
-Arm = Sequence[Record]
 ROUNDING = 1e-12
 """What counts as zero, in units of the labels' largest eigenvalue: some thousand epsilons."""
 ORDER = 1.9
@@ -122,7 +121,7 @@ def disordered(records: Sequence[Record]) -> int:
     return [*slower, *faster].count(False)
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """Both factors side by side, for all ridges."""
     columns = ("λ_Φ", "λ_k", "of the bound", "layers", "a layer", "left", "printed κ", "(λ_k/λ_Φ)²")
     rows: list[tuple[str, ...]] = []
@@ -199,7 +198,7 @@ def remainders(records: Sequence[Record]) -> list[Figure]:
     return [Curves("left", "What is left in the end, against λ_k", caption, "λ_k", (panel,))] if panel else []
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """The statements, each for the worst of all ridges and over all finished seeds."""
 
     def most(

@@ -5,9 +5,8 @@ import math
 from collections.abc import Callable, Sequence
 
 from gnomon_lab.figures import Curves, Figure, Line, Panel
-from gnomon_lab.runs import Claim, Record, at_most
+from gnomon_lab.runs import Arm, Cells, Claim, Record, Seeds, at_most
 
-Arm = Sequence[Record]
 ARMS = {
     "digits": "digits, averaged over samples",
     "samples": "classes of 2 and 10, averaged over samples",
@@ -39,7 +38,7 @@ def rise(arm: Arm) -> float:
     return max(after - before for values in series for before, after in itertools.pairwise(values))
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """Every arm: the solution compared with the integration and with the fit, as corrected and as printed."""
     columns = ("", "directions", "rates", "off", "off, printed", "from the fit", "from YX⁺", "(9.6)", "own weight")
     rows: list[tuple[str, ...]] = []
@@ -101,7 +100,7 @@ def curves(arm: Arm) -> Curves:
     )
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """The statements of section 9, each for the worst of its arms and over all finished seeds."""
 
     def most(message: str, source: str, limit: float, names: Sequence[str], measure: Callable[[Arm], float]) -> Claim:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 
 from gnomon_lab.figures import Curves, Figure, Line, Panel
 from gnomon_lab.papers._shared import arms_of
-from gnomon_lab.runs import Claim, Record, at_most
+from gnomon_lab.runs import Arm, Cells, Claim, Record, Seeds, at_most
 
-Arm = Sequence[Record]
 STARTS = {"biases": "B larger", "weight": "W larger", "even": "both alike"}
 """Which of W and B is larger at the start."""
 DEFINITE = ("biases", "weight")
@@ -44,7 +43,7 @@ def powers(arm: Arm) -> list[float]:
     return [math.log2(coarse / fine) for coarse, fine in itertools.pairwise(distances)]
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """Every flow at its end, and the two networks."""
     columns = ("", "λ₀", "end loss", "of bound", "drift", "8.11", "by 8.9", "8.16", "by plus")
     rows: list[tuple[str, ...]] = []
@@ -182,7 +181,7 @@ def networks(records: Sequence[Record]) -> Curves:
     )
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """The statements of section 8, each for the worst of all flows and over all finished seeds."""
 
     def most(message: str, where: str, limit: float, kinds: Sequence[str], measure: Callable[[Arm], float]) -> Claim:

@@ -9,7 +9,7 @@ import numpy as np
 
 from gnomon_lab.figures import Curves, Figure, Line, Panel, Points, RegionFrame, RegionMap
 from gnomon_lab.papers.effective_flow.truncation.film import SECTORS, regions
-from gnomon_lab.runs import Claim, Record, at_most, by_arm
+from gnomon_lab.runs import Arm, Cells, Claim, Record, Seeds, at_most, by_arm
 
 PLANE, SPACE, DIGITS, APART = "plane", "space", "digits", "separated"
 ARMS = (*(f"{PLANE} {layers}" for layers in (1, 2, 3)), f"{SPACE} 2", f"{DIGITS} 2", f"{APART} 2")
@@ -26,7 +26,6 @@ BOX = 4.5
 """Half the side length of the square that the film shows."""
 NONE = 1e-16
 """Smaller values are drawn as this, on logarithmic axes."""
-Arm = Sequence[Record]
 SOURCE = "Chen, arXiv:2501.07400, "
 
 
@@ -56,7 +55,7 @@ def balance(arm: Arm) -> float:
     return max(abs(first - record["loss"] - sum(record["decrease"])) / first for record in arm)
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """What happened in every arm."""
     columns = ("maps", "crossings", "slides", "truncated", "loss", "by β", "by R", "off autodiff", "power")
     rows: list[tuple[str, ...]] = []
@@ -167,7 +166,7 @@ def frame(first: Record, record: Record) -> RegionFrame:
     return RegionFrame(f"s = {record['s']:.2f}", polygons, values, (), tuple(points))
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """What theorem 5.1 says, for the worst of all arms and over all finished seeds."""
 
     def most(message: str, where: str, limit: float, measure: Callable[[Arm], float]) -> Claim:

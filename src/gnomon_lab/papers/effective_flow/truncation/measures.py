@@ -2,11 +2,9 @@
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from gnomon_lab.runs import Record
-
-Arm = Sequence[Record]
+from gnomon_lab.runs import Arm, Record
 
 
 def clearance(arm: Arm) -> float:

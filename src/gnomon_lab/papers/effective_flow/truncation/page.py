@@ -8,7 +8,6 @@ from gnomon_lab.figures import Curves, Figure, Line, Mark, Panel
 from gnomon_lab.papers._shared import arms_of
 from gnomon_lab.papers.effective_flow.truncation.film import film
 from gnomon_lab.papers.effective_flow.truncation.measures import (
-    Arm,
     balance,
     clearance,
     drifting,
@@ -24,7 +23,7 @@ from gnomon_lab.papers.effective_flow.truncation.measures import (
     unrest,
     where_separated,
 )
-from gnomon_lab.runs import Claim, Record, over_seeds
+from gnomon_lab.runs import Arm, Cells, Claim, Record, Seeds, over_seeds
 
 Kind = Literal["collapse", "large", "inside", "rest"]
 Estimates = Literal["sharp", "printed"]
@@ -41,7 +40,7 @@ ROUNDING, SOLVED, ORTHOGONAL = 1e-10, 1e-9, 1e-12
 SOURCE = "Chen, arXiv:2501.07400, "
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """What became of every cluster."""
     columns = ("Q", "kind", "s₁", "sharp bound", "printed", "R turned", "|β + ỹ|", "loss", "to go")
     rows: list[tuple[str, ...]] = []
@@ -115,7 +114,7 @@ def curves(records: Sequence[Record], width: str) -> Curves:
     )  # fmt: skip
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """The statements, each for the worst of all dimensions and clusters and over all finished seeds."""
 
     def most(message: str, where: str, limit: float, kinds: Sequence[Kind], measure: Callable[[Arm], float]) -> Claim:

@@ -16,7 +16,7 @@ from gnomon_lab.papers.effective_flow.truncation_bias.components import (
     off_share,
     wrongly_met,
 )
-from gnomon_lab.runs import Claim, Record, by_arm, over_seeds
+from gnomon_lab.runs import Arm, Cells, Claim, Record, Seeds, by_arm, over_seeds
 
 DATA = ("digits", "normal")
 RISES, RISES_WITHIN, FALLS_WITHIN, FALLS = CASES = ("rises", "rises-within", "falls-within", "falls")
@@ -27,7 +27,6 @@ TARGET = 4
 """The targets' place in the palette, after those of the cases."""
 FLOOR = 1e-17
 """Smaller values are drawn as this, on logarithmic axes."""
-Arm = Sequence[Record]
 SOURCE = "Chen, arXiv:2501.07400, "
 
 
@@ -52,7 +51,7 @@ def rise(arm: Arm) -> float:
     return max(0.0, *(after["loss"] - before["loss"] for before, after in itertools.pairwise(arm)))
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """Every flow: what it meets, the rate of its first component, and how far the exact is from the integrated flow."""
     columns = ("points", "the cut", "met", "last at", "rate", "loss", "off the ODE")
     rows: list[tuple[str, ...]] = []
@@ -151,7 +150,7 @@ def line(arm: Arm, values: Sequence[float]) -> Line:
     return Line(case_of(arm), times, tuple(values), colour=CASES.index(case_of(arm)))
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """The statements, each for the worst of its flows and over all finished seeds."""
 
     def most(message: str, where: str, limit: float, cases: Sequence[str], measure: Callable[[Arm], float]) -> Claim:

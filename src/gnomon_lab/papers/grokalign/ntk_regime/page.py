@@ -9,7 +9,7 @@ from gnomon import (
     feature_learning_interval,
 )
 from gnomon_lab.figures import Curves, Figure, Line, Mark, Panel
-from gnomon_lab.runs import Claim, Record, over_seeds, series
+from gnomon_lab.runs import Cells, Claim, Record, Seeds, over_seeds, series
 
 NETWORK, CONSTANT = "network", "constant kernel"
 SOURCE = "Walker et al., arXiv:2506.12284"
@@ -68,7 +68,7 @@ def words(found: FeatureLearningInterval) -> tuple[str, str]:
     return ("rests", "rests") if found.start is None or found.end is None else (f"{found.start:,g}", f"{found.end:,g}")
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """Each quantity at both ends, and where it moves."""
     columns = ("", "step 0", "last step", "largest", "moves from step", "to step")
     shown = {
@@ -134,7 +134,7 @@ def figures(records: Sequence[Record]) -> list[Figure]:
     ]
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """What figure 3 and the text around it say, over all finished seeds."""
     theorem = [miss(records) for records in seeds]
     kernels = [interval(records, "kernel") for records in seeds]

@@ -8,7 +8,7 @@ import numpy as np
 from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Mark, Panel, RegionFrame, RegionMap
 from gnomon_lab.papers._shared import ALIGNMENT, NORM, SEEN, UNSEEN, lines
 from gnomon_lab.papers.grokalign.regions.slices import frame
-from gnomon_lab.runs import Claim, Record, last, settled_at
+from gnomon_lab.runs import Cells, Claim, Record, Seeds, last, settled_at
 
 ARM = "GrokAlign"
 BEND, OPERATOR = "‖A - c xᵀ‖ / ‖A‖", "‖A‖, outputs per input"
@@ -37,7 +37,7 @@ def moments(records: Sequence[Record]) -> list[tuple[str, Record]]:
     return [("start", records[0]), *([("memorised", known)] if known else []), (ends, final)]
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """The network at its start, when it has memorised and when it has generalised."""
     columns = ("", "step", "train", "test", BEND, "norm", "three cosines", "to boundary", "regions")  # fmt: skip
     rows: list[tuple[str, ...]] = []
@@ -132,7 +132,7 @@ def curves(records: Sequence[Record]) -> Curves:
     return Curves("curves", "Accuracy, and how flat the regions are", caption, "step (a pass over all batches)", panels)
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """What figures 1 and 11 and their text say, over all finished seeds; they print no numbers."""
     ends = [(memorised(records), last(records, ARM)) for records in seeds]
     pairs = [(known, final) for known, final in ends if known and final["reached"]]

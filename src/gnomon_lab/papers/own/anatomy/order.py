@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gnomon import feature_learning_interval
 from gnomon_lab.figures import Points, Scatter, ScatterPanel
 from gnomon_lab.papers._shared import SEEN, UNSEEN
-from gnomon_lab.runs import Claim, Record, series, settled_at
+from gnomon_lab.runs import Claim, Record, Seeds, series, settled_at
 
 WALKER = "Walker et al., arXiv:2506.12284"
 ARMS = ("weight decay", "GrokAlign")
@@ -87,34 +87,34 @@ def change(records: Sequence[Record], arm: str, quantity: Quantity) -> Change | 
     return Change(steps[short[-1] + 1], values[short[-1] + 1], last > first)
 
 
-def done(seeds: Sequence[Sequence[Record]], arm: str, name: str) -> list[float | None]:
+def done(seeds: Seeds, arm: str, name: str) -> list[float | None]:
     """The change points of a quantity in one arm, seed by seed."""
     return [None if at is None else at.step for at in changes(seeds, arm, name)]
 
 
-def gained(seeds: Sequence[Sequence[Record]], arm: str, name: str) -> list[float | None]:
+def gained(seeds: Seeds, arm: str, name: str) -> list[float | None]:
     """The same of what a claim speaks of; None also where the quantity changes in the other direction."""
     return [None if at is None or at.rises != (name in RISES) else at.step for at in changes(seeds, arm, name)]
 
 
-def changes(seeds: Sequence[Sequence[Record]], arm: str, name: str) -> list[Change | None]:
+def changes(seeds: Seeds, arm: str, name: str) -> list[Change | None]:
     """The changes of a quantity in one arm, seed by seed."""
     (quantity,) = (quantity for quantity in QUANTITIES if quantity.name == name)
     return [change(records, arm, quantity) for records in seeds]
 
 
-def memorised(seeds: Sequence[Sequence[Record]], arm: str) -> list[float | None]:
+def memorised(seeds: Seeds, arm: str) -> list[float | None]:
     """The steps from which on no training digit is misread, seed by seed: zero training error."""
     return [settled_at(records, arm, SEEN, 1.0) for records in seeds]
 
 
-def arrow(seeds: Sequence[Sequence[Record]], quantity: Quantity) -> str:
+def arrow(seeds: Seeds, quantity: Quantity) -> str:
     """Which way a quantity goes: up, down, or both where arms or seeds differ."""
     rises = {at.rises for arm in ARMS for at in changes(seeds, arm, quantity.name) if at is not None}
     return "".join(sign for sign, way in (("↑", True), ("↓", False)) if way in rises)
 
 
-def spans(seeds: Sequence[Sequence[Record]]) -> dict[str, dict[str, list[float]]]:
+def spans(seeds: Seeds) -> dict[str, dict[str, list[float]]]:
     """By the names of the figure's rows and by arm: the change points of the seeds that have one, in order."""
     found = {"Zero training error": {arm: memorised(seeds, arm) for arm in ARMS}}
     for quantity in QUANTITIES:
@@ -125,7 +125,7 @@ def spans(seeds: Sequence[Sequence[Record]]) -> dict[str, dict[str, list[float]]
     }
 
 
-def order(seeds: Sequence[Sequence[Record]]) -> Scatter:
+def order(seeds: Seeds) -> Scatter:
     """The order of all changes: a row for each quantity, a point for each seed, the arms side by side.
 
     Sorted by the median over the seeds of the first arm in which a quantity changes; what changes in none is left out.
@@ -163,12 +163,12 @@ def interval(seeds: int) -> str:
     )
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """What the papers say about the order, over all finished seeds."""
     return [claim for arm in ARMS for claim in of_arm(seeds, arm)] + sooner(seeds)
 
 
-def of_arm(seeds: Sequence[Sequence[Record]], arm: str) -> list[Claim]:
+def of_arm(seeds: Seeds, arm: str) -> list[Claim]:
     """What comes before what in one arm; alignment twice, as the paper measures it and as its definition 1 says it."""
     memory, known = memorised(seeds, arm), gained(seeds, arm, UNSEEN)
     alignments = [(message, gained(seeds, arm, name)) for name, message in ALIGNMENTS.items()]
@@ -187,7 +187,7 @@ def of_arm(seeds: Sequence[Sequence[Record]], arm: str) -> list[Claim]:
     ]  # fmt: skip
 
 
-def sooner(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def sooner(seeds: Seeds) -> list[Claim]:
     """What GrokAlign brings forward: the changes for which the paper says so, and all except memorisation."""
     base, ours = ({q.name: done(seeds, arm, q.name) for q in QUANTITIES} for arm in ARMS)
     base_gain, our_gain = ({name: gained(seeds, arm, name) for name in RISES} for arm in ARMS)

@@ -19,12 +19,12 @@ from gnomon_lab.papers.own.anatomy.order import (
     order,
     words,
 )
-from gnomon_lab.runs import Record, last, series
+from gnomon_lab.runs import Cells, Record, Seeds, last, series
 
 OTHER = "another untrained network"
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """For each quantity where it starts, and in each arm where it ends and when it is done."""
     columns = ("", "start", *(word for arm in ARMS for word in (arm, f"{arm} done at")))
     zero = [cell for arm in ARMS for cell in ("", words(memorised([records], arm)[0]))]
@@ -59,7 +59,7 @@ def figures(records: Sequence[Record]) -> list[Figure]:
     return [order([records]), curves(records)]
 
 
-def figures_over_seeds(seeds: Sequence[Sequence[Record]]) -> list[Figure]:
+def figures_over_seeds(seeds: Seeds) -> list[Figure]:
     """The order of the changes over all seeds."""
     return [replace(order(seeds), name="order-over-seeds")]
 

@@ -6,7 +6,7 @@ from gnomon_lab.figures import Figure
 from gnomon_lab.papers._shared import accuracy_curves
 from gnomon_lab.papers.own.corpus.outcome import Outcome, outcome
 from gnomon_lab.papers.own.corpus.spread import decides, late
-from gnomon_lab.runs import Claim, Record, by_arm
+from gnomon_lab.runs import Cells, Claim, Record, Seeds, by_arm
 
 SOURCE = "docs/experiments/corpus.md"
 FEWEST, MOST = 0.1, 0.9
@@ -17,7 +17,7 @@ DECISIVE = 0.9
 """The largest AUROC that a single setting may have for that."""
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """What was drawn for each network, and what became of it."""
     columns = ("", "samples", "shuffled", "trained with", "fits at", "unseen there", "unseen at the end", "")
     return columns, [(name, *row(part)) for name, part in by_arm(records).items()]
@@ -51,7 +51,7 @@ def figures(records: Sequence[Record]) -> list[Figure]:
     return [accuracy_curves(records, caption)]
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """That outcomes are spread, so that there is something to foresee: over all finished seeds."""
     found = []
     for family in dict.fromkeys(name for records in seeds for name in by_arm(records)):

@@ -6,10 +6,10 @@ from typing import Any
 from sklearn.metrics import roc_auc_score
 
 from gnomon_lab.papers.own.corpus.outcome import outcome
-from gnomon_lab.runs import Record
+from gnomon_lab.runs import Seeds
 
 
-def late(runs: Sequence[Sequence[Record]]) -> dict[int, bool]:
+def late(runs: Seeds) -> dict[int, bool]:
     """For the networks that fit their training data, by index, whether they generalise after that."""
     found = {place: outcome(records) for place, records in enumerate(runs)}
     return {place: came.in_words == "generalised late" for place, came in found.items() if came.fits is not None}

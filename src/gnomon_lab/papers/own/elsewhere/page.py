@@ -6,7 +6,7 @@ from gnomon import Verdict, verdict
 from gnomon.history import corpus
 from gnomon_lab.figures import Figure
 from gnomon_lab.papers._shared import SEEN, UNSEEN, accuracy_curves
-from gnomon_lab.runs import Claim, Record, by_arm
+from gnomon_lab.runs import Cells, Claim, Record, Seeds, by_arm
 
 MOMENTS = (32, 16, 8, 4)
 """The verdict is asked when a training run has done one in this many of its steps."""
@@ -18,7 +18,7 @@ def moments(records: Sequence[Record]) -> list[tuple[int, int]]:
     return [(steps.index(steps[-1] // part), steps.index(4 * steps[-1] // part)) for part in MOMENTS]
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """What the verdict said at each of the moments, and what became of each training run after it."""
     columns = ("", "at step", "training", "unseen", "verdict", "rise by 5 points", "range", "rise that came")
     return columns, [
@@ -74,6 +74,6 @@ def figures(records: Sequence[Record]) -> list[Figure]:
     return [accuracy_curves(records, "The accuracy of each network on 256 training samples, and on 2,000 unseen ones.")]
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """None: the outcomes are shown."""
     return []

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gnomon_lab.figures import Figure, Points, Scatter, ScatterPanel
 from gnomon_lab.papers._shared import UNSEEN
-from gnomon_lab.runs import Claim, Record, by_arm, last, over_seeds
+from gnomon_lab.runs import Cells, Claim, Record, Seeds, by_arm, last, over_seeds
 
 BASELINE = "weight decay"
 FASTER, DEARER = 12.0, 1.15
@@ -33,7 +33,7 @@ def times(records: Sequence[Record], arm: str) -> tuple[float, float] | None:
     return None if ours is None else (steps / ours[0], seconds / ours[1])
 
 
-def without_arrival(seeds: Sequence[Sequence[Record]]) -> int:
+def without_arrival(seeds: Seeds) -> int:
     """The number of seeds in which weight decay alone never arrived: what is gained there is a lower bound."""
     return sum(last(records, BASELINE)["arrived"] is None for records in seeds)
 
@@ -44,12 +44,12 @@ def step_cost(records: Sequence[Record], arm: str) -> float:
     return float(ours["processor"] / ours["step"] / (base["processor"] / base["step"]))
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """For this seed alone."""
     return table_over_seeds([records])
 
 
-def table_over_seeds(seeds: Sequence[Sequence[Record]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table_over_seeds(seeds: Seeds) -> Cells:
     """Every setting: how soon it reached the goal, and what it knew at the end; medians over seeds and their range."""
     columns = ("", "steps", "seconds", "fewer steps", "less time", "a step costs", "unseen, at the end")
     rows: list[tuple[str, ...]] = []
@@ -86,7 +86,7 @@ def arms(records: Sequence[Record]) -> list[str]:
     return [arm for arm in by_arm(records) if arm != BASELINE]
 
 
-def best(seeds: Sequence[Sequence[Record]]) -> tuple[str, list[tuple[float, float]]] | None:
+def best(seeds: Seeds) -> tuple[str, list[tuple[float, float]]] | None:
     """The setting with the highest median of times less time, and what it gained for each seed.
 
     Among those that reached the goal with every seed; None if there is none.
@@ -113,7 +113,7 @@ def figures(records: Sequence[Record]) -> list[Figure]:
     return figures_over_seeds([records])
 
 
-def figures_over_seeds(seeds: Sequence[Sequence[Record]]) -> list[Figure]:
+def figures_over_seeds(seeds: Seeds) -> list[Figure]:
     """How many times less time against λ, a line for each k, a panel for each part of the batch; medians over seeds."""
     gained = {arm: [times(records, arm) for records in seeds] for arm in arms(seeds[0])}
     # A seed that never arrives counts as no gain at all.
@@ -144,7 +144,7 @@ def figures_over_seeds(seeds: Sequence[Sequence[Record]]) -> list[Figure]:
     return [Scatter("less-time", "What a GrokAlign that acts seldom gains", caption, tuple(panels))]
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """What this project aimed at."""
     found, source = best(seeds), "aim of this project, docs/experiments/lazy-penalty.md"
     measured = dear = "no setting reached the goal with every seed"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from gnomon_lab.runs import Record
+from gnomon_lab.runs import Record, Seeds
 
 BASELINE, UNTUNED, NO_DECAY = "weight decay", "weight decay, untuned", "no weight decay"
 REFINED = "weight decay, refined"
@@ -85,7 +85,7 @@ class Comparison:
     bound: bool = False
 
 
-def compare(runs: Sequence[Sequence[Record]], task: str, entrant: str, other: str, unit: str) -> Comparison | None:
+def compare(runs: Seeds, task: str, entrant: str, other: str, unit: str) -> Comparison | None:
     """An entrant compared with another, seed by seed; unit is "steps", "time" or "unseen".
 
     An entrant that never arrives is infinitely slow: a factor of 0. Where the other never does, its steps until the end

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from gnomon_lab.papers._shared import SPREAD
 from gnomon_lab.papers.own.steering.chosen import (
@@ -15,9 +15,8 @@ from gnomon_lab.papers.own.steering.chosen import (
     compare,
     scored,
 )
-from gnomon_lab.runs import Claim, Record
+from gnomon_lab.runs import Claim, Seeds
 
-Seeds = Sequence[Sequence[Record]]
 AT_ONCE = 2.0
 """A network generalises at once if it arrives within this many times the steps to fitting its training data."""
 LATE = ("digits", "addition", "transformer", "parity")

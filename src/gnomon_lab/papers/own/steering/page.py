@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from gnomon_lab.figures import Figure, Points, Scatter, ScatterPanel
 from gnomon_lab.papers.own.steering.chosen import ALONE, BASELINE, NO_DECAY, ON_TOP, REFERENCE, UNTUNED, compare, scored
 from gnomon_lab.papers.own.steering.claimed import CLAIMS
-from gnomon_lab.runs import Claim, Record
+from gnomon_lab.runs import Cells, Claim, Record, Seeds
 
 NEVER = 0.02
 """Where the figure shows a factor of zero, and factors below this."""
@@ -23,12 +23,12 @@ def entrants(records: Sequence[Record]) -> list[str]:
     return list(dict.fromkeys(record["entrant"] for record in records if record["scored"]))
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """For this run alone."""
     return table_over_seeds([records])
 
 
-def table_over_seeds(seeds: Sequence[Sequence[Record]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table_over_seeds(seeds: Seeds) -> Cells:
     """Each entrant on each task: times fewer steps, and times less time, than tuned weight decay.
 
     With the share of seeds that arrived where it is not all, and ≥ where tuned weight decay arrives too rarely to tell.
@@ -40,7 +40,7 @@ def table_over_seeds(seeds: Sequence[Sequence[Record]]) -> tuple[tuple[str, ...]
     ]
 
 
-def cell(seeds: Sequence[Sequence[Record]], task: str, entrant: str, whole: bool) -> str:
+def cell(seeds: Seeds, task: str, entrant: str, whole: bool) -> str:
     """One entrant on one task."""
     steps, time = (compare(seeds, task, entrant, REFERENCE, unit) for unit in ("unseen" if whole else "steps", "time"))
     if steps is None or time is None:
@@ -73,7 +73,7 @@ def figures(records: Sequence[Record]) -> list[Figure]:
     return figures_over_seeds([records])
 
 
-def figures_over_seeds(seeds: Sequence[Sequence[Record]]) -> list[Figure]:
+def figures_over_seeds(seeds: Seeds) -> list[Figure]:
     """A panel per task, a row per method: how many times less time than tuned weight decay, with its interval."""
     on = tasks(seeds[0])
     count = len(scored([record for records in seeds for record in records], next(iter(on)), REFERENCE))
@@ -91,7 +91,7 @@ def figures_over_seeds(seeds: Sequence[Sequence[Record]]) -> list[Figure]:
     return [Scatter("less-time", "What makes networks generalise sooner", caption, panels)]
 
 
-def panel(seeds: Sequence[Sequence[Record]], task: str, whole: bool) -> ScatterPanel:
+def panel(seeds: Seeds, task: str, whole: bool) -> ScatterPanel:
     """One task."""
     here = [record for record in seeds[0] if record["task"] == task]
     names = list(dict.fromkeys(method(entrant) for entrant in entrants(here)))
@@ -125,6 +125,6 @@ def shown(factor: float) -> float:
     return min(max(factor, NEVER), MOST)
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """What papers say about their methods, and what we ask of ours."""
     return [found for claim in CLAIMS if (found := claim(seeds)) is not None]

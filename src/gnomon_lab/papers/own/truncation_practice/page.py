@@ -17,7 +17,7 @@ from gnomon_lab.papers.own.truncation_practice.descents import (
     RUNGS,
     TRAINING,
 )
-from gnomon_lab.runs import Claim, Record, at_most, over_seeds
+from gnomon_lab.runs import Cells, Claim, Record, Seeds, at_most, over_seeds
 
 FOLLOWED = ("clusters", "digits")
 """Starts that are followed in time."""
@@ -66,7 +66,7 @@ def leaves(arm: Sequence[Record]) -> str:
     return "never"
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """Every rung compared with the effective flow: how it sets out, how long it stays, and where it ends."""
     columns = ("descent", "β sets out", "R", "β 10 % off", "same sides", "truncated", "loss")
     rows: list[tuple[str, ...]] = []
@@ -181,7 +181,7 @@ def sectors(record: Record) -> tuple[Float[np.ndarray, "3 2"], ...]:
     return tuple(edges)
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """What the paper says about the two losses and flows, for the worst of all finished seeds."""
 
     def claim(message: str, where: str, limit: float, value: Callable[[Sequence[Record]], float]) -> Claim:
@@ -206,7 +206,7 @@ def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
     ]  # fmt: skip
 
 
-def rises(seeds: Sequence[Sequence[Record]], rung: str, name: str) -> Claim:
+def rises(seeds: Seeds, rung: str, name: str) -> Claim:
     """More coordinates are truncated in the end than at the start."""
     gained = [share(of(records, name, rung)[-1]) - share(of(records, name, rung)[0]) for records in seeds]
     message = f"{rung}, {name}: clusters are progressively truncated: gain in the share of all coordinates"

@@ -5,7 +5,7 @@ from typing import Any
 
 from gnomon_lab.figures import Figure, Scatter, ScatterPanel
 from gnomon_lab.papers.own.who_knows_first.page import dots, interval
-from gnomon_lab.runs import Claim, Record, by_arm
+from gnomon_lab.runs import Cells, Claim, Record, Seeds, by_arm
 
 SOURCE = "docs/experiments/verdict.md"
 OURS = "core"
@@ -22,7 +22,7 @@ def probabilities(records: Sequence[Record]) -> dict[tuple[str, str], Record]:
     return {(record["grouping"], record["set"]): record for record in by_arm(records)["probability"]}
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """For moments at which the training data are fitted, unless stated otherwise."""
     columns = (
         "", "left out", "AUROC", "all moments", "Brier", "calibration", "range holds", "answered", "false stops",
@@ -92,7 +92,7 @@ def figures(records: Sequence[Record]) -> list[Figure]:
     return [Scatter("verdict", "What tells whether more training is worth it", caption, (panel,))]
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """What is aimed at, for the first finished seed: others only draw other resamples."""
     known = probabilities(seeds[0])
     within, across = known["networks", OURS]["fitted"], known["families", OURS]["fitted"]

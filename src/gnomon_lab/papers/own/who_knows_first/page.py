@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from gnomon_lab.figures import Curves, Figure, Line, Panel, Points, Scatter, ScatterPanel
-from gnomon_lab.runs import Claim, Record
+from gnomon_lab.runs import Cells, Claim, Record, Seeds
 
 SHOWN = 24
 """Predictors in table and figure: the best, and those that a paper or a baseline stands for."""
@@ -45,7 +45,7 @@ def interval(found: dict[str, Any], digits: int = 2) -> str:
     return f"{value} ({low} to {high})"
 
 
-def table(records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(records: Sequence[Record]) -> Cells:
     """What each predictor tells on families left out; the figure shows each family separately."""
     columns = ("", "families left out", "rank correlation", "in time", "elsewhere")
     return columns, [(title(record), *row(record)) for record in chosen(records)]
@@ -131,7 +131,7 @@ def dots(name: str, values: Sequence[float | None], colour: int) -> Points | Non
     return Points(name, across, down, colour=colour) if there else None
 
 
-def claims(seeds: Sequence[Sequence[Record]]) -> list[Claim]:
+def claims(seeds: Seeds) -> list[Claim]:
     """What papers say leads, for the first finished seed: the others only draw other resamples."""
     records = {(record["predictor"], record["form"]): record for record in seeds[0]}
     found = []
