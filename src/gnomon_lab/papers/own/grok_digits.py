@@ -21,10 +21,10 @@ from gnomon import (
     log_probability,
     log_spaced,
     parameter_norm,
-    verdict,
 )
 from gnomon.data import Samples, digits, normalise
 from gnomon.models import mlp
+from gnomon.probe import from_records
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Mark
 from gnomon_lab.papers import EXPERIMENTS
@@ -40,7 +40,7 @@ from gnomon_lab.papers._shared import (
     geometry,
     significant,
 )
-from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, last, over_seeds, series, settled_at
+from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, by_arm, last, over_seeds, series, settled_at
 from gnomon_lab.settings import Count, NonNegative, Positive, Settings, between
 from gnomon_lab.training import fit
 
@@ -56,17 +56,6 @@ says little about what it makes of unseen digits: if it fails there, it has memo
 long after it fits its own, it groks. The two networks differ only in one term in the loss of the second, the GrokAlign
 penalty, which keeps the reaction of the outputs to the input pixels small.
 """
-
-
-LOOKED_AT = (
-    centroid_alignment,
-    jacobian_norm,
-    explained_variance_ratio,
-    jacobian_alignment,
-    log_probability,
-    parameter_norm,
-)
-"""Quantities of the training digits; with accuracy all that a verdict uses."""
 
 
 @dataclass(frozen=True)
@@ -139,11 +128,9 @@ def train_arm(
     model = mlp((64, config.width, config.width, config.width, 10), scale=scale, generator=generator)
     optimizer = torch.optim.AdamW(model.parameters(), config.learning_rate, weight_decay=config.weight_decay)
     penalty = GrokAlign(config.coefficient, generator=generator) if arm == "GrokAlign" else None
-    probe = Probe(
-        model,
-        {"train": train, "test": test},
-        {"accuracy": accuracy, "train": [centroid, *LOOKED_AT]},
-    )
+    jacobians = [centroid, centroid_alignment, jacobian_norm, explained_variance_ratio, jacobian_alignment]
+    seen = [*jacobians, log_probability, parameter_norm]  # with the accuracy all that a verdict uses
+    probe = Probe(model, {"train": train, "test": test}, {"accuracy": accuracy, "train": seen})
     for step in fit(
         run, arm, config.steps, model, optimizer, lambda step: [train], LOSSES[config.loss],
         due=log_spaced(config.readings), penalty=penalty, generator=generator,
@@ -191,11 +178,7 @@ def when_fitted(records: Sequence[Record], arm: str) -> Verdict | None:
     fitted = settled_at(records, arm, SEEN, LEAST[SEEN])
     if fitted is None:
         return None
-    columns = {}
-    for quantity in (accuracy, *LOOKED_AT):
-        steps, values = series(records, arm, f"train/{quantity.__name__}")
-        columns[quantity.__name__] = [value for step, value in zip(steps, values, strict=True) if step <= fitted]
-    return verdict([step for step in steps if step <= fitted], **columns)
+    return from_records(each for each in by_arm(records)[arm] if each["step"] <= fitted).verdict()
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from gnomon import Verdict, verdict
-from gnomon.history import corpus
+from gnomon import Verdict
+from gnomon.probe import from_records
 from gnomon_lab.figures import Figure
 from gnomon_lab.papers._shared import SEEN, UNSEEN, accuracy_curves
 from gnomon_lab.runs import Cells, Claim, Record, Seeds, by_arm
@@ -40,8 +40,7 @@ def known(records: Sequence[Record], now: int, then: int) -> tuple[str, ...]:
 
 def verdict_at(records: Sequence[Record]) -> Verdict:
     """The verdict on readings of training data."""
-    columns = {name: [record[f"train/{name}"] for record in records] for name in corpus().quantities}
-    return verdict([record["step"] for record in records], **columns)
+    return from_records(records).verdict(validation=None)
 
 
 def span(rise: tuple[float, float]) -> str:

@@ -9,6 +9,7 @@ from torch.nn.functional import cross_entropy
 import gnomon
 from gnomon import Probe
 from gnomon.data import Samples
+from gnomon.history import corpus
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers.own.corpus.quantities import JACOBIANS, numbers, read_at
@@ -19,16 +20,6 @@ from gnomon_lab.runs import Run
 from gnomon_lab.settings import Settings, among, between
 from gnomon_lab.training import fit, shuffled
 
-READ = (
-    gnomon.accuracy,
-    gnomon.log_probability,
-    gnomon.parameter_norm,
-    gnomon.jacobian_norm,
-    gnomon.jacobian_alignment,
-    gnomon.centroid_alignment,
-    gnomon.explained_variance_ratio,
-)
-"""What the verdict uses."""
 INTRODUCTION = """
 The corpus holds small networks on small tasks. What does its verdict say of training runs of other kinds, and what came
 of them? Each is run once; the verdict is asked when a 32nd, a 16th, an eighth and a quarter of the steps are done.
@@ -67,7 +58,7 @@ def train(config: Config, run: Run, name: str, task: Task) -> None:
         model,
         {"train": some, "validation": validation, "test": unseen},
         {
-            "train": list(READ),
+            "train": [getattr(gnomon, name) for name in corpus().quantities],
             "validation": [gnomon.accuracy, gnomon.log_probability],
             "test": [gnomon.accuracy],
         },
