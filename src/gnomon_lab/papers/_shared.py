@@ -1,8 +1,10 @@
 """What experiments of several wings share: the papers' losses, MNIST as they use it, arms side by side."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -10,7 +12,7 @@ from torch.nn import functional
 
 from gnomon.data import Samples, digits, load_images, normalise
 from gnomon.models import mlp
-from gnomon_lab.figures import Curves, Line, Mark, Panel
+from gnomon_lab.figures import Curves, ImageFrame, ImageRow, Line, Mark, Panel
 from gnomon_lab.runs import Record, Run, by_arm, series
 from gnomon_lab.settings import among
 
@@ -158,3 +160,18 @@ def geometry(
 def norms(title: str, of: tuple[Line, ...], marks: tuple[Mark, ...]) -> Panel:
     """A panel of norms, which training changes by factors: on a logarithmic axis, unless one is 0."""
     return Panel(title, "outputs per input", of, marks, log_y=all(min(line.y) > 0 for line in of))
+
+
+def image_frames(records: Sequence[Record], given: Mapping[str, object]) -> tuple[ImageFrame, ...]:
+    """Rows of square images, and below them the centroids of each arm, at every step at which all arms have them."""
+    of_arms = {
+        f"{arm}: centroids": {each["step"]: each["centroids"] for each in own if "centroids" in each}
+        for arm, own in by_arm(records).items()
+    }
+    side = math.isqrt(np.asarray(next(iter(given.values())))[0].size)
+    frames = []
+    for step in sorted(set.intersection(*map(set, of_arms.values()))):
+        rows = {**given, **{label: centroids[step] for label, centroids in of_arms.items()}}
+        images = (ImageRow(label, np.asarray(row).reshape(-1, side, side)) for label, row in rows.items())
+        frames.append(ImageFrame(f"step {step:,}", tuple(images)))
+    return tuple(frames)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from gnomon_lab.runs import Record, duration
+from gnomon_lab.runs import Record, by_arm, duration
 
 NAMED = 3
 """How many of the most expensive quantities are named."""
@@ -15,12 +15,11 @@ def cost(records: Sequence[Record]) -> dict[str, str]:
     A resumed run counts only the seconds of what is left of it: not those after the checkpoint from which it resumed.
     """
     costs = {}
-    for arm in dict.fromkeys(record["arm"] for record in records):
-        own = [record["seconds"] for record in records if record["arm"] == arm]
-        read, trained = own[-1]["read"], own[-1]["trained"]
+    for arm, own in by_arm(records).items():
+        read, trained = own[-1]["seconds"]["read"], own[-1]["seconds"]["trained"]
         parts: Counter[str] = Counter()
-        for seconds in own:
-            parts.update(seconds["cost"])
+        for record in own:
+            parts.update(record["seconds"]["cost"])
         if read > 0:
             share = f", {read / trained:.0%} of it" if trained > 0 else ""
             most = ", ".join(f"{name} {duration(took)}" for name, took in parts.most_common(NAMED))

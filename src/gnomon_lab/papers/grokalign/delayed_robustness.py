@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -23,9 +22,9 @@ from gnomon import (
 from gnomon.data import Samples, load_images, normalise
 from gnomon.models import cnn
 from gnomon_lab.experiment import Experiment
-from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Mark, Panel
+from gnomon_lab.figures import Curves, Figure, ImageSlider, Mark, Panel
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers._shared import ALIGNMENT, SEEN, UNSEEN, geometry, lines, significant, squared_error
+from gnomon_lab.papers._shared import ALIGNMENT, SEEN, UNSEEN, geometry, image_frames, lines, significant, squared_error
 from gnomon_lab.papers.grokalign._attacks import ATTACKS, robust_accuracy
 from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, last, over_seeds, series
 from gnomon_lab.settings import Count, Device, NonNegative, Positive, Range, Settings, among, between
@@ -225,21 +224,12 @@ def curves(records: Sequence[Record]) -> Curves:
 
 def centroids(records: Sequence[Record]) -> ImageSlider:
     """Training images, and the centroids that both networks have there."""
-    by_step = {
-        arm: {r["step"]: r["centroids"] for r in records if r["arm"] == arm and "centroids" in r} for arm in ARMS
-    }
-    frames = []
-    for step in sorted(by_step[ARMS[0]].keys() & by_step[ARMS[1]].keys()):
-        rows = {"training images": records[0]["images"]} | {f"{arm}: centroids": by_step[arm][step] for arm in ARMS}
-        frames.append(
-            ImageFrame(f"step {step:,}", tuple(ImageRow(name, np.asarray(row)) for name, row in rows.items()))
-        )
     return ImageSlider(
         "centroids",
         "What each network looks for",
         "Above, normalised training images; below, the centroids of the linear regions around them, the sum of the "
         "Jacobian's rows. Colour images are drawn as the mean over their three channels.",
-        tuple(frames),
+        image_frames(records, {"training images": records[0]["images"]}),
     )
 
 

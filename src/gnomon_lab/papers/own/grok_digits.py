@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-import numpy as np
 import torch
 
 from gnomon import (
@@ -26,7 +25,7 @@ from gnomon.data import Samples, digits, normalise
 from gnomon.models import mlp
 from gnomon.probe import from_records
 from gnomon_lab.experiment import Experiment
-from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Mark
+from gnomon_lab.figures import Curves, Figure, ImageSlider, Mark
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import (
     ALIGNMENT,
@@ -38,6 +37,7 @@ from gnomon_lab.papers._shared import (
     Loss,
     accuracy_panel,
     geometry,
+    image_frames,
     significant,
 )
 from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, by_arm, last, over_seeds, series, settled_at
@@ -236,19 +236,8 @@ def peaked(records: Sequence[Record], arm: str) -> str:
 
 def centroids(records: Sequence[Record]) -> ImageSlider:
     """The centroid of each shown digit's linear region: what the network looks for there."""
-    first = records[0]
-    given = {
-        "digits as written": first["digits"],
-        "less the average digit": first["standardised"],
-    }
-    by_step = {arm: {record["step"]: record["centroids"] for record in records if record["arm"] == arm} for arm in ARMS}
-    steps = sorted(by_step[ARMS[0]].keys() & by_step[ARMS[1]].keys())
+    given = {"digits as written": records[0]["digits"], "less the average digit": records[0]["standardised"]}
     likeness = " and ".join(f"{last(records, arm)[ALIGNMENT]:.2f} ({arm})" for arm in ARMS)
-    frames = []
-    for step in steps:
-        rows = given | {f"{arm}: centroids": by_step[arm][step] for arm in ARMS}
-        images = (ImageRow(label, np.asarray(row).reshape(-1, 8, 8)) for label, row in rows.items())
-        frames.append(ImageFrame(f"step {step:,}", tuple(images)))
     return ImageSlider(
         "centroids",
         "What each network looks for",
@@ -256,7 +245,7 @@ def centroids(records: Sequence[Record]) -> ImageSlider:
         "average digit. Below, the centroid of the linear region around each digit, the sum of the Jacobian's rows. "
         "How alike they are to the second row is the alignment: at the end a cosine, as the mean over the training "
         f"digits, of {likeness}.",
-        tuple(frames),
+        image_frames(records, given),
     )
 
 

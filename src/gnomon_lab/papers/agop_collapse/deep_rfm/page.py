@@ -134,8 +134,7 @@ def matrices(records: Sequence[Record]) -> ImageSlider:
     label = "from left to right: " + "; ".join(by_arm(records))
     frames = []
     for depth in sorted({record["step"] for record in records}):
-        images = [record["gram"] for arm in by_arm(records) for record in records
-                  if (record["arm"], record["step"]) == (arm, depth)]  # fmt: skip
+        images = [record["gram"] for own in by_arm(records).values() for record in own if record["step"] == depth]
         moment = f"layer {depth}" if depth else "the data"
         frames.append(ImageFrame(moment, (ImageRow(label, np.array(images)),)))
     return ImageSlider(
