@@ -40,7 +40,7 @@ def made_up():
                 record = {"arm": f"{name} {rung}", "step": at, "s": float(at), **velocity}
                 if name in FOLLOWED:
                     record |= {"loss": left, "pulled_back": left, "effective_loss": left, "spread": left,
-                               "euclidean": left, "beta_apart": 0.0, "rotation_apart": 0.0, "same": 1.0,
+                               "beta_apart": 0.0, "rotation_apart": 0.0, "same": 1.0,
                                "truncated": [[0.25 + 0.5 * at] * 2] * 2, "singular_values": [[1.5, 0.5]] * 2,
                                "condition": 3.0, "misalignment": [0.0, 0.1], "beta": [[1.0, 1.0], [-1.0, -1.0]],
                                "weight": [[[1.0, 0.0], [0.0, 1.0]], [[-1.0, 0.0], [0.0, -1.0]]],

@@ -15,7 +15,6 @@ from gnomon import (
     cumulative_parameters,
     polar_decomposition,
     truncated_inputs,
-    truncation_sectors,
 )
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.papers import EXPERIMENTS
@@ -119,7 +118,7 @@ def follow(config: Config, run: Run, name: str, start: Start, marks: Sequence[in
     probe = Probe(
         network(start),
         (start.points, start.labels),
-        [standard_loss, cumulative_parameters, truncated_inputs, truncation_sectors, activation_misalignment],
+        [standard_loss, cumulative_parameters, truncated_inputs, activation_misalignment],
     )
     times = torch.tensor(marks, dtype=torch.float64) * config.large_step
     beta, layers = start.at.bias[:-1], coordinates(EFFECTIVE, start.at)[1]
@@ -173,10 +172,8 @@ def look(probe: Probe, own: Affine, start: Start) -> Seen:
     numbers = {
         "loss": float(values["standard_loss"]),
         "pulled_back": float(halved(off @ parameters.weight[-1].mT, labels)),
-        "euclidean": float(halved(off, labels)),
         "spread": float(halved(images[-1] - (classes.mT @ images[-1])[labels], labels)),
         "truncated": (truncated.double().mean(2) @ classes).tolist(),
-        "full": values["truncation_sectors"].full_share.tolist(),
         "singular_values": torch.linalg.svdvals(torch.stack(weights)).tolist(),
         "condition": float(parameters.condition.max()),
         "misalignment": values["activation_misalignment"].tolist(),
