@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from gnomon import accuracy, circulant_deviation, effective_rank, psd_root
@@ -50,21 +50,6 @@ class Config(Settings):
 SMALL = PAPER = Config()
 
 
-class Metric:
-    """The kernel's metric, which a checkpoint holds."""
-
-    def __init__(self, size: int) -> None:
-        self.value = torch.eye(size, dtype=torch.float64)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Its entries."""
-        return {"value": self.value}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores them."""
-        self.value = state["value"]
-
-
 def run(config: Config, run: Run) -> None:
     """Fits both machines to the same pairs."""
     train, test = modular_addition(config.prime, config.fraction, generator=torch.Generator().manual_seed(run.seed))
@@ -77,13 +62,13 @@ def recur(config: Config, run: Run, arm: str, train: Tokens, test: Tokens) -> No
     p, kernel = config.prime, GaussianKernel(config.bandwidth)
     x, unseen = one_hot(train, p), one_hot(test, p)
     targets = functional.one_hot(train.labels, p).to(x)
-    metric = Metric(2 * p)
-    for step in run.steps(arm, config.rounds, metric=metric):
-        gram = kernel_gram(kernel, x, x, metric.value)
+    metric = nn.Parameter(torch.eye(2 * p, dtype=torch.float64), requires_grad=False)
+    for step in run.steps(arm, config.rounds, metric=nn.ParameterDict({"value": metric})):
+        gram = kernel_gram(kernel, x, x, metric)
         coefficients = torch.linalg.solve(gram, targets)
-        outputs = kernel_gram(kernel, unseen, x, metric.value) @ coefficients
-        agop = kernel_agop(kernel, x, coefficients, metric.value, centred=ARMS[arm])
-        metric.value = psd_root(agop)
+        outputs = kernel_gram(kernel, unseen, x, metric) @ coefficients
+        agop = kernel_agop(kernel, x, coefficients, metric, centred=ARMS[arm])
+        metric.copy_(psd_root(agop))
         block = agop[:p, p:]
         run.record(
             step,
