@@ -331,9 +331,16 @@ def test_samples_that_mix_are_refused(name, equal):
 def test_tokens_that_mix_and_nodes_of_one_graph_are_refused():
     with pytest.raises(UnsupportedModuleError, match=r"ntk\(model\): expected samples that do not mix"):
         gnomon.ntk(Embedded(), torch.tensor([[0, 1], [2, 3], [4, 4]]))
-    says = r"expected a network that takes any number of samples, got RuntimeError: .* at three of them, and none at"
-    with pytest.raises(UnsupportedModuleError, match=says):
-        gnomon.input_jacobian(Graph(), torch.randn(7, 6))
+    says = (
+        r"\(model\): expected a network that takes any number of samples, got RuntimeError: .* at a few of them, and "
+        r"none at all 7\. Where samples are nodes of one graph, .*, make each a sample of its own"
+    )
+    for function in (gnomon.input_jacobian, gnomon.features):
+        with pytest.raises(UnsupportedModuleError, match=function.__name__ + says):
+            function(Graph(), torch.randn(7, 6))
+    for quantity in (gnomon.accuracy, gnomon.jacobian_norm, gnomon.nc1, gnomon.ntk):
+        with pytest.raises(UnsupportedModuleError, match=rf"{quantity.__name__}: Probe" + says):
+            gnomon.Probe(Graph(), (torch.randn(7, 6), LABELS), [quantity])
     with pytest.raises(RuntimeError, match="cannot be multiplied"):
         gnomon.input_jacobian(nn.Linear(5, 3), torch.randn(7, 6))
 

@@ -445,7 +445,7 @@ def test_one_error_says_all_that_lacks():
             gnomon.ntk,
             lambda m, x, y: (m, x.float(), y),
             DataError,
-            r"got RuntimeError: .* in torch.float32 on cpu\. Pass network",
+            r"got RuntimeError: .* in torch.float32 on cpu\. Pass network .*; several inputs go as one tensor, ",
         ),
     ],
 )

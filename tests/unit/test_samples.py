@@ -393,7 +393,7 @@ def test_a_chunk_without_a_value_leaves_the_quantity_without_one():
         ({}, EmptyError, r"Probe\(data\): expected at least one split, got none"),
         ({1: X}, RangeError, r"expected splits that have a name, got 1"),
         (3, RangeError, r"Probe\(data\): expected tensors or batches, got int"),
-        ([{"pixels": X, "labels": X}], RangeError, r"got dict\. Make batches \(x, labels\) of pixels, labels"),
+        ([{"pixels": X, "labels": X}], RangeError, r"got dict\. Pass \(x, labels\) made of pixels, labels; several"),
         (X.numpy(), RangeError, r"expected tensors, got ndarray\. Convert it"),
         ([X[:6], X[6:]], RangeError, r"got two tensors that may be either in a list\. .*\[\(x1,\), \(x2,\)\]"),
         ([X[:6].byte(), X[6:].byte()], RangeError, r"got two tensors that may be either in a list\. "),
@@ -405,6 +405,44 @@ def test_a_chunk_without_a_value_leaves_the_quantity_without_one():
 def test_samples_that_cannot_be_read_are_said(data, error, message):
     with pytest.raises(error, match=message):
         Probe(network(), data, [jacobian_norm]).read()
+
+
+class Masked(nn.Module):
+    """Takes its inputs by name, as networks for texts do."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = network()
+
+    def forward(self, inputs, mask=None):
+        return self.body(inputs if mask is None else inputs * mask)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("model", "names"),
+    [(Masked, ("inputs", "mask")), (Masked, ("inputs", "labels")), (network, ("x", "labels")), (network, ("x", "y"))],
+)
+def test_the_parts_of_a_batch_are_not_taken_for_splits(model, names):
+    batch = dict.fromkeys(names, X) | dict.fromkeys({"labels", "y"}.intersection(names), LABELS)
+    says = (
+        rf"Probe\(data\): expected samples, or splits by their names, got the parts of one batch, {', '.join(names)}\. "
+        rf"Pass \(x, labels\) made of {', '.join(names)}; several inputs go as one tensor, which a wrapper of the "
+        r"network takes apart \(for transformers: gnomon\.integrations\.transformers_inputs\)\."
+    )
+    with pytest.raises(RangeError, match=says):
+        Probe(model(), batch, [jacobian_norm])
+
+
+@pytest.mark.parametrize("data", [{"inputs": X}, {"inputs": X, "noisy": X}, {"inputs": X, "mask": X[1:]}])
+def test_samples_without_labels_may_be_splits(data):
+    assert [*Probe(Masked(), data, [jacobian_norm]).read().values] == [f"{name}/jacobian_norm" for name in data]
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.trace:DeprecationWarning")
+def test_a_traced_network_that_names_no_arguments_is_refused_as_traced():
+    with pytest.raises(UnsupportedModuleError, match=r"got a part that torch\.jit compiled"):
+        Probe(torch.jit.trace(network(), X), {"one": X, "other": X}, [jacobian_norm])
 
 
 def test_a_number_that_is_missing_in_a_batch_is_found_there():

@@ -6,7 +6,7 @@ from gnomon.autodiff._features import features
 from gnomon.autodiff._gauss_newton_operator import GaussNewtonOperator
 from gnomon.autodiff._gram_products import gradient_kernel
 from gnomon.autodiff._head import linear_head
-from gnomon.autodiff._independence import no_batch_statistics, require_one_function
+from gnomon.autodiff._independence import no_batch_statistics, require_any_number, require_one_function
 from gnomon.autodiff._jacobian import input_jacobian, vector_jacobian
 from gnomon.autodiff._jacobian_operator import FEW_OUTPUTS, RTOL, JacobianOperator, TapeProducts
 from gnomon.autodiff._layer_gradients import add_gradients, gradient_products
@@ -65,6 +65,7 @@ __all__ = [
     "projected_norm",
     "recorded",
     "replacing",
+    "require_any_number",
     "require_one_function",
     "require_second_derivative",
     "require_whole",

@@ -83,15 +83,8 @@ def require_independent_samples(model: Model, x: Shaped[Tensor, "n *d"]) -> bool
     except (GnomonError, torch.OutOfMemoryError):
         raise
     except Exception as error:  # whatever the user's network raises
-        if not takes(model, x):
-            raise
-        raise UnsupportedModuleError(
-            "model",
-            "a network that takes any number of samples",
-            f"{type(error).__name__}: {error} at three of them, and none at all {len(x)}",
-            "Where samples are nodes of one graph, or depend on each other otherwise, make each a sample "
-            "of its own, with all that it depends on.",
-        ) from error
+        require_any_number(model, x, error)
+        raise
     # Networks with other random number generators, or with state, differ from themselves.
     if differ(first, second) and repeats(first, second, beside(model, own, other)[0]):
         raise UnsupportedModuleError(
@@ -260,6 +253,18 @@ def inputs_of(
 def moved(forth: Sequence[Tensor], back: Sequence[Tensor]) -> bool:
     """Whether a layer's inputs for the reversed samples differ from its inputs for the samples, reversed."""
     return any(differ(one, other.flip(0)) for one, other in zip(forth, back, strict=False))
+
+
+def require_any_number(model: Model, x: Shaped[Tensor, "n *d"], error: Exception) -> None:
+    """Raises UnsupportedModuleError if a network that raised `error` at a few of these samples takes them together."""
+    if not takes(model, x[:3]) and takes(model, x):
+        raise UnsupportedModuleError(
+            "model",
+            "a network that takes any number of samples",
+            f"{type(error).__name__}: {error} at a few of them, and none at all {len(x)}",
+            "Where samples are nodes of one graph, or depend on each other otherwise, make each a sample "
+            "of its own, with all that it depends on.",
+        ) from error
 
 
 def takes(model: Model, x: Shaped[Tensor, "n *d"]) -> bool:

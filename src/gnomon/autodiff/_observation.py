@@ -108,6 +108,8 @@ def observe(
     seconds: defaultdict[str, float] = defaultdict(float)
     derivative = not names.isdisjoint({"jacobian", "jacobian_operator", "centroid"})
     require_samples(model, x, derivative=derivative)
+    if not independent:
+        require_independent_samples(model, x)
     watched = _Watched.of(model, x, features, positions)
     named = [layer for name, of in features.items() if of for layer in watched.layers[name].values()]
     if named and not independent:
@@ -141,7 +143,7 @@ def observe(
             products="jacobian_operator" in names,
             derivative=derivative,
             memory=memory,
-            independent=independent,
+            independent=True,
             watch={call: layer for layers in watched.layers.values() for call, layer in layers.items()},
         )
     seconds["logits"] -= sum(took for name, took in seconds.items() if name != "logits")

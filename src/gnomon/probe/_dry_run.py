@@ -14,14 +14,14 @@ from torch import Tensor, nn
 
 from gnomon import _checks
 from gnomon._budget import budget_of
-from gnomon.autodiff import JacobianOperator, Layer, Positions, at_positions, observe
+from gnomon.autodiff import JacobianOperator, Layer, Positions, at_positions, observe, require_any_number
 from gnomon.errors import ConvergenceError, DataError, EmptyError, GnomonError, RangeError, within
 from gnomon.linalg import Covariance, Factored
 from gnomon.measure import commutator_defect, gauss_newton_trace, hessian_trace, local_learning_coefficient
 from gnomon.probe._derived import agop_of, own, require_one_layer
 from gnomon.probe._eval_mode import in_eval_mode
 from gnomon.probe._plan import Plan, Quantity, presentable
-from gnomon.probe._samples import Samples
+from gnomon.probe._samples import JOINED, Samples
 from gnomon.probe._sequences import of_one_position, of_several, rows_of, several
 from gnomon.probe._side_effects import reporting_side_effects
 from gnomon.probe._wrapped import device_of, has_shapes
@@ -102,7 +102,7 @@ class Trial:
         """First the observations, then the quantities in their order."""
         with at_positions(self.model, self.positions):
             for name in sorted(self.plan.observed):
-                with self._noting(name), in_a_sentence("x", "samples that the network takes", self.x):
+                with self._noting(name), self._in_a_sentence("x", "samples that the network takes"):
                     self._observe(name)
             if self.positions is not None and several(self.positions) and "logits" in self.known:
                 with self._noting("labels"):
@@ -128,7 +128,7 @@ class Trial:
     def _compute(self, name: str) -> None:
         x, wanted, quantity = self.some["x"], self.plan.arguments[name], self.plan.quantities[name]
         if name in self.plan.across_layers:
-            with self._noting(name), in_a_sentence("x", "samples that the network takes", x):
+            with self._noting(name), self._in_a_sentence("x", "samples that the network takes"):
                 require_one_layer(self.model, x, self.plan.features.values(), self.plan.head, self.positions)
         if name in self.why or not own(quantity) or not self.known.keys() >= set(wanted.values()):
             return
@@ -136,7 +136,7 @@ class Trial:
         entries = features[0].numel() if isinstance(features, Tensor) else 0
         fewer = self.whole and len(self.x) < entries
         quietly = warnings.catch_warnings(action="ignore", category=RuntimeWarning)  # a few samples lack what all have
-        with self._noting(name, fewer), quietly, in_a_sentence(name, "what it can be computed of", x):
+        with self._noting(name, fewer), quietly, self._in_a_sentence(name, "what it can be computed of"):
             value = in_brief(quantity)(**{of: self.known[key] for of, key in wanted.items()})
             self.known[name] = presentable(name, value) if name in self.plan.reported else value
 
@@ -149,6 +149,28 @@ class Trial:
         except GnomonError as error:
             if is_permanent(error, self.every_class and self.whole, fewer):
                 self.why[name] = error
+
+    @contextmanager
+    def _in_a_sentence(self, argument: str, expected: str) -> Iterator[None]:
+        """Turns what the network or torch itself raises inside into one of gnomon's errors."""
+        try:
+            yield
+        except (GnomonError, torch.OutOfMemoryError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
+            raise
+        except Exception as cause:  # whatever the user's network raises
+            if isinstance(cause, MemoryError) or "DefaultCPUAllocator" in str(cause):
+                raise torch.OutOfMemoryError(
+                    f"Probe({argument}): expected memory for {expected}, got {type(cause).__name__}: {cause}. "
+                    f"Pass fewer samples, or leave it out."
+                ) from cause
+            require_any_number(self.model, self.x, cause)
+            at = f"samples of shape {tuple(self.x.shape[1:])} in {self.x.dtype} on {self.x.device}"
+            raise DataError(
+                argument,
+                expected,
+                f"{type(cause).__name__}: {cause} at {at}",
+                f"Pass network and samples as they are in training, and in float32 or float64; {JOINED}.",
+            ) from cause
 
 
 def inherit(why: dict[str, GnomonError], plan: Plan, name: str) -> bool:
@@ -230,27 +252,6 @@ def in_brief(quantity: Quantity) -> Quantity:
     if isinstance(quantity, partial):
         return partial(in_brief(quantity.func), *quantity.args, **quantity.keywords)
     return IN_BRIEF.get(quantity, quantity)
-
-
-@contextmanager
-def in_a_sentence(argument: str, expected: str, x: Tensor) -> Iterator[None]:
-    """Turns what the network or torch itself raises inside into one of gnomon's errors."""
-    try:
-        yield
-    except (GnomonError, torch.OutOfMemoryError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
-        raise
-    except Exception as cause:  # whatever the user's network raises
-        if isinstance(cause, MemoryError) or "DefaultCPUAllocator" in str(cause):
-            raise torch.OutOfMemoryError(
-                f"Probe({argument}): expected memory for {expected}, got {type(cause).__name__}: {cause}. "
-                f"Pass fewer samples, or leave it out."
-            ) from cause
-        raise DataError(
-            argument,
-            expected,
-            f"{type(cause).__name__}: {cause} at samples of shape {tuple(x.shape[1:])} in {x.dtype} on {x.device}",
-            "Pass network and samples as they are in training, and in float32 or float64.",
-        ) from cause
 
 
 def is_permanent(error: GnomonError, every_class: bool, fewer: bool) -> bool:

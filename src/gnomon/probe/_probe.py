@@ -169,7 +169,7 @@ class Probe:
         self._meter = Meter(max_overhead)
         self._warned: set[str] = set()
         self.positions = None if positions is None else Positions(positions)
-        self._samples = split_samples(data, self.positions)
+        self._samples = split_samples(model, data, self.positions)
         self._plans = {
             split: plan(asked, {*self._provided(), *names_of(self._samples, split)}, layers, self.head)
             for split, asked in by_split(quantities, tuple(self._samples)).items()

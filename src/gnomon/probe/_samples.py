@@ -1,9 +1,10 @@
 """The samples at which a network is read: tensors, or batches that can be iterated again at any time."""
 
 import copy
+import inspect
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from contextlib import contextmanager, suppress
 from types import MethodType, ModuleType
 from typing import Any
 
@@ -26,6 +27,8 @@ Batch = dict[str, Tensor]
 BATCH = 256
 """How many samples of a data set are taken at once."""
 PARTS = ("x", "labels")
+LABELS = frozenset({"labels", "label", "y"})
+"""What labels are called in a batch, and no split is."""
 JOINED = "several inputs go as one tensor, which a wrapper of the network takes apart"
 CLOSED = (Tensor, np.ndarray, nn.Module, ModuleType, type)
 """What is not searched for random number generators."""
@@ -139,7 +142,7 @@ def in_batch(number: int | None) -> Iterator[None]:
         raise
 
 
-def split_samples(data: Data | Mapping[str, Data], positions: Positions | None) -> dict[str, Samples]:
+def split_samples(model: nn.Module, data: Data | Mapping[str, Data], positions: Positions | None) -> dict[str, Samples]:
     """The samples by the name of their split, which is empty if there are no splits."""
     if not isinstance(data, Mapping):
         return {"": Samples(data, positions)}
@@ -147,7 +150,24 @@ def split_samples(data: Data | Mapping[str, Data], positions: Positions | None) 
         raise RangeError("data", "splits that have a name", repr(wrong[0]), "Name it, such as 'train'.")
     if not data:
         raise EmptyError("data", "at least one split", "none", "Pass samples.")
+    if is_one_batch(model, data):
+        got = f"the parts of one batch, {', '.join(data)}"
+        raise RangeError("data", "samples, or splits by their names", got, advice(data))
     return {name: Samples(part, positions) for name, part in data.items()}
+
+
+def is_one_batch(model: nn.Module, data: Mapping[str, Data]) -> bool:
+    """Whether a mapping holds not splits but the parts of a batch, as a tokenizer returns them.
+
+    These are tensors of one length, of which one is called as labels are, or all are called as the network's arguments.
+    """
+    parts = [part for part in data.values() if isinstance(part, Tensor)]
+    if not 1 < len(parts) == len(data) or len({part.shape[:1] for part in parts}) > 1:
+        return False
+    arguments: Set[str] = frozenset()
+    with suppress(ValueError):  # a traced network does not say
+        arguments = inspect.signature(model.forward).parameters.keys()
+    return not LABELS.isdisjoint(data) or arguments >= data.keys()
 
 
 def check_clear(data: object, positions: Positions | None) -> None:
@@ -196,7 +216,8 @@ def batch_of(data: object) -> Batch:
 def advice(part: object) -> str:
     """How to make a tensor of what is not one."""
     if isinstance(part, Mapping):
-        return f"Make batches (x, labels) of {', '.join(map(str, part))}, as the network takes them."
+        made = f"Pass (x, labels) made of {', '.join(map(str, part))}"
+        return f"{made}; {JOINED} (for transformers: gnomon.integrations.transformers_inputs)."
     if isinstance(part, tuple | list) and any(isinstance(one, Tensor) for one in part):
         return f"Pass (x, labels); {JOINED}."
     return "Convert it with torch.as_tensor."
