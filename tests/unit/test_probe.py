@@ -257,14 +257,44 @@ def test_bad_quantities_are_named():
         Probe(model, (x, torch.zeros(4)), [accuracy])
     with pytest.raises(ArgumentTypeError, match=r"expected real numbers from f, got complex ones\. Return its abs"):
         Probe(model, x, {"f": lambda x: torch.complex(x, x)}).read()
-    with pytest.raises(ShapeError, match=r"expected a tensor or a dataclass of tensors from f, got float"):
-        Probe(model, x, {"f": lambda x: 1.0}).read()
+    with pytest.raises(ShapeError, match=r"expected a tensor, a number or a dataclass of tensors from f, got list"):
+        Probe(model, x, {"f": lambda x: [1.0]}).read()
     with pytest.raises(RangeError, match=r"expected functions that have a name, got a lambda\. Pass a mapping"):
         Probe(model, x, [lambda x: x])
     with pytest.raises(RangeError, match=r"expected distinct names, got explained_variance_ratio\. Pass a mapping"):
         Probe(model, x, [explained_variance_ratio, explained_variance_ratio])
     with pytest.raises(RangeError, match=r"expected no circle, got (a -> b -> a|b -> a -> b)"):
         Probe(model, x, {"a": lambda b: b, "b": lambda a: a})
+
+
+@pytest.mark.parametrize("number", [0.3, 2, True, np.float32(0.3), np.int64(2), np.bool_(True)])
+def test_a_number_that_a_function_returns_is_a_value_in_float64(number):
+    def own(logits) -> float:
+        return number
+
+    def twice(own):
+        return 2 * own
+
+    model, x = zoo("mlp")
+    reading = Probe(model, x, [twice, own]).read()
+    torch.testing.assert_close(reading.values["own"], torch.tensor(float(number), dtype=torch.float64))
+    assert reading.scalars() == {"twice": 2 * float(number), "own": float(number)}
+
+
+def test_a_function_that_takes_gradients_without_them_is_told_how():
+    def slope(model, x):
+        return torch.autograd.grad(model(x).sum(), [*model.parameters()])[0].norm()
+
+    def slope_with_them(model, x):
+        with torch.enable_grad():
+            return slope(model, x)
+
+    model, x = zoo("mlp")
+    torch.testing.assert_close(Probe(model, x, [slope_with_them]).read().values["slope_with_them"], slope(model, x))
+    with pytest.raises(RuntimeError, match="does not require grad") as caught:
+        Probe(model, x, [slope])(0)
+    says = "slope runs without gradients: compute what it differentiates, from `model`, inside "
+    assert caught.value.__notes__ == [f"{says}`with torch.enable_grad():`."]
 
 
 def collapsing():

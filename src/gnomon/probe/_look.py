@@ -245,6 +245,13 @@ class Look:
                 yield
         except self._tolerated as error:
             self.missing[name] = str(error)
+        except RuntimeError as error:
+            if "does not require grad" in str(error):
+                inside = "inside `with torch.enable_grad():`"
+                error.add_note(
+                    f"{name} runs without gradients: compute what it differentiates, from `model`, {inside}."
+                )
+            raise
 
     def _at(self, level: Level) -> list[str]:
         return [name for name in self._plan.quantities if self._levels[name] == level]

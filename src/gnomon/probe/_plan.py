@@ -3,10 +3,13 @@
 import difflib
 import graphlib
 import inspect
+import numbers
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 
+import numpy as np
+import torch
 from torch import Tensor, nn
 
 from gnomon.autodiff import OBSERVATIONS, Layer, Positions
@@ -16,7 +19,7 @@ from gnomon.probe._derived import DERIVED, QUANTITIES, across_layers, own
 from gnomon.probe._reading import Value
 
 Quantity = Callable[..., object]
-"""A function whose argument names say what it uses, and that returns a tensor or a frozen dataclass of tensors."""
+"""A function whose argument names say what it uses; it returns a tensor, a number or a frozen dataclass of tensors."""
 Quantities = Sequence[Quantity] | Mapping[str, Quantity]
 """Quantities, under their own names or others."""
 MAY_BE_SETTINGS = {*QUANTITIES, "head", "positions"}
@@ -229,10 +232,10 @@ def _nameless(quantity: Quantity) -> RangeError:
 
 
 def presentable(name: str, value: object) -> Value:
-    """A quantity's result, if it is a tensor or a dataclass.
+    """A quantity's result, if it is a tensor or a dataclass; a number of Python or NumPy as a tensor in float64.
 
     Raises:
-        ShapeError: if it is neither.
+        ShapeError: if it is none of these.
         ArgumentTypeError: if it is of complex numbers, of which a log would keep the real parts alone.
     """
     parts = [getattr(value, each.name) for each in fields(value)] if is_dataclass(value) else [value]
@@ -245,9 +248,11 @@ def presentable(name: str, value: object) -> Value:
         )
     if isinstance(value, Tensor) or (is_dataclass(value) and not isinstance(value, type)):
         return value
+    if isinstance(value, numbers.Real | np.bool_):
+        return torch.tensor(float(value), dtype=torch.float64, device="cpu")
     raise ShapeError(
         "quantities",
-        f"a tensor or a dataclass of tensors from {name}",
+        f"a tensor, a number or a dataclass of tensors from {name}",
         type(value).__name__,
         "Return one.",
     )
