@@ -399,6 +399,27 @@ def test_a_mean_beyond_the_features_directions_is_fitted_by_itself(width):
     torch.testing.assert_close(weight[:, -1] * 1e3, offset + plain @ features.mean(0), rtol=1e-7, atol=1e-9)
 
 
+@settings
+@pytest.mark.parametrize(("dtype", "rtol"), [(torch.float64, 1e-7), (torch.float32, 1e-3)])
+@pytest.mark.parametrize(("spread", "middle"), [(1, 0), (1, 1000), (1e-2, 0)])
+def test_features_in_a_hyperplane_such_as_a_layer_norms_have_no_further_direction(spread, middle, dtype, rtol, bias):
+    middle = middle if bias else 0
+    for seed in range(12):
+        labels = torch.cat([torch.arange(7), normal(7, 1, seed=seed).argsort(0).flatten()])
+        free = normal(7, 7, seed=seed + 1)[labels] + spread * normal(14, 7, seed=seed + 2) + middle
+        features = torch.cat([free, -free.sum(1, keepdim=True)], dim=1).to(dtype)
+        moments, weight = moments_of(features, labels), normal(7, 8).to(dtype)
+        parts = mse_decomposition(weight, torch.zeros(7, dtype=dtype) if bias else None, moments)
+
+        features, target = features.double(), functional.one_hot(labels).double()
+        total = loss(weight.double(), torch.zeros(7).double(), features, labels, 0)
+        centred, aim = (each - each.mean(0) if bias else each for each in (features, target))
+        within = torch.linalg.svd(centred)[0][:, :7]
+        least = (aim - within @ (within.mT @ aim)).square().sum() / 28
+        for part, expected in ((parts.least_squares, least), (parts.deviation, total - least), (parts.total, total)):
+            assert abs(part - expected) < rtol * total
+
+
 def test_a_loss_beyond_the_dtypes_range_is_refused():
     moments = moments_of(*samples((6, 9, 4), 5))
     weight, bias = torch.ones(3, 5).double(), torch.ones(3).double()

@@ -67,7 +67,8 @@ def fitted(
     blocks = [of_means(rows, root)]
     if theta > 0:
         blocks.append((math.sqrt(theta) * mean[None], math.sqrt(theta) * shares[None]))
-    weight = regression(within, blocks, weight_decay, eps)
+    rounding = eps * torch.linalg.matrix_norm(moments.means.detach())
+    weight = regression(within, blocks, weight_decay, eps, rounding)
     return weight, (shares - weight @ mean) / (1 + weight_decay) if with_bias else torch.zeros_like(shares)
 
 
@@ -80,7 +81,11 @@ def of_means(rows: Float[Tensor, "k p"], root: Float[Tensor, "k"]) -> tuple[Floa
 
 
 def regression(
-    within: Covariance, blocks: Sequence[tuple[Tensor, Tensor]], shift: float | int, eps: float
+    within: Covariance,
+    blocks: Sequence[tuple[Tensor, Tensor]],
+    shift: float | int,
+    eps: float,
+    rounding: Float[Tensor, ""],
 ) -> Float[Tensor, "k p"]:
     r"""The minimiser W of $\operatorname{tr}W(\Sigma + \mathrm{shift}\,I)W^\top + \|AW^\top - T\|^2$ of least norm.
 
@@ -93,6 +98,7 @@ def regression(
         blocks: the rows of A and of T, in blocks of rows that are of one size, with one rounding.
         shift: at least 0.
         eps: the relative rounding of Σ and A.
+        rounding: how far rounding moves the features.
     """
     rows, targets = (torch.cat(parts) for parts in zip(*blocks, strict=True))
     eye = identity(rows @ rows.mT)
@@ -101,9 +107,9 @@ def regression(
         return targets.mT @ inverse_of_scaled(eye + rows @ along.mT) @ along
     along, beyond = within.pseudo_solve(rows, eps)
     kernel, sizes = beyond[:0], [len(part) for part, _ in blocks]
-    for part, own in zip(torch.split(rows, sizes), torch.split(beyond, sizes), strict=True):
+    for part, inside, own in zip(*(torch.split(each, sizes) for each in (rows, along, beyond)), strict=True):
         known = own @ torch.linalg.pinv(kernel) @ kernel
-        kernel = torch.cat([kernel, known + distinct(own - known, part, within, eps)])
+        kernel = torch.cat([kernel, known + distinct(own - known, part, inside, within, eps, rounding)])
     fits = torch.linalg.pinv(kernel)
     left = eye - kernel @ fits
     weight = targets.mT @ left @ inverse_of_scaled(eye + left @ rows @ along.mT @ left) @ left @ along
@@ -125,13 +131,25 @@ def inverse_of_scaled(matrix: Float[Tensor, "m m"]) -> Float[Tensor, "m m"]:
 
 
 def distinct(
-    beyond: Float[Tensor, "m p"], rows: Float[Tensor, "m p"], within: Covariance, eps: float
+    beyond: Float[Tensor, "m p"],
+    rows: Float[Tensor, "m p"],
+    along: Float[Tensor, "m p"],
+    within: Covariance,
+    eps: float,
+    rounding: Float[Tensor, ""],
 ) -> Float[Tensor, "m p"]:
-    """The parts of rows beyond the covariance's range, without those that rounding or a spread left out explain."""
+    r"""The parts of rows A beyond the range of Σ, without those that rounding or a spread left out explain.
+
+    Rounding tilts the range, and so moves parts of A out of it: that of Σ by as much as it changes $A\Sigma^+\Sigma$,
+    where $A\Sigma^+$ is `along`, and that of the features by $\sqrt{A\Sigma^+A^\top}$, what A is of their spread.
+    """
     left, sizes, right = torch.linalg.svd(beyond.detach(), full_matrices=False)
-    rounding = rows.shape[1] * eps * torch.linalg.matrix_norm(rows.detach())
+    rows, along = left.mT @ rows.detach(), left.mT @ along.detach()
+    tilt = rounding * (rows * along).sum(1).clamp(min=0).sqrt()
+    tilt = tilt + eps * within.trace().detach() * torch.linalg.vector_norm(along, dim=1)
     spread = within.variances(right).detach().clamp(min=0).sqrt()
-    apart = sizes > 10 * torch.maximum(spread, rounding)
+    own = rows.shape[1] * eps * torch.linalg.matrix_norm(rows)
+    apart = sizes > 10 * torch.maximum(torch.maximum(spread, own), tilt)
     return (left * apart) @ left.mT @ beyond
 
 

@@ -27,11 +27,12 @@ class AGOP(Metric):
     with respect to z times W, so that $G = W^\top A W$, where A is formed from the gradients with respect to z alone;
     the same applies at the network's input where x enters through one linear layer.
 
-    A linear layer on tokens is given one $h_{ij}$ per token, and a convolution one per patch, as its weight sees them:
-    p is then the width of `weight.flatten(1)`, as `nfa_correlation` requires. For any other layer the complete input is
-    used, p entries per sample; a layer that is given several tensors that depend on the samples is refused. Gradients
-    are those through the layer, not those past it, where a residual connection carries the same features on; and those
-    of all calls that depend on the samples, where a layer is called more than once.
+    A linear layer on tokens is given one $h_{ij}$ per token, and a convolution one per patch, and group if it has
+    several, as its weight sees them: p is then the width of `weight.flatten(1)`, as `nfa_correlation` requires. For any
+    other layer the complete input is used, p entries per sample; a layer that is given several tensors that depend on
+    the samples is refused. Gradients are those through the layer, not those past it, where a residual connection
+    carries the same features on; and those of all calls that depend on the samples, where a layer is called more than
+    once.
 
     Sums are kept in float64. In a `MetricCollection`, pass `compute_groups=False`.
 
