@@ -20,6 +20,8 @@ from gnomon_lab.runs import Claim, Seeds
 AT_ONCE = 2.0
 """A network generalises at once if it arrives within this many times the steps to fitting its training data."""
 LATE = ("digits", "addition", "transformer", "parity")
+Asked = Callable[[Seeds], Claim | None]
+"""A claim, from the records; None where the board was run without what it is about."""
 
 
 def words(found: Comparison) -> str:
@@ -28,47 +30,39 @@ def words(found: Comparison) -> str:
     return f"{least}{found.value:.3g} x ({found.low:.3g} to {found.high:.3g}), {found.arrived} of {found.seeds} arrive"
 
 
-def faster(
-    task: str, entrant: str, other: str, factor: float, message: str, source: str
-) -> Callable[[Seeds], Claim | None]:
+def compared(
+    task: str, entrant: str, other: str, message: str, source: str, expected: str, holds: Callable[[Comparison], bool],
+    *, unit: str = "steps", measured: Callable[[Comparison], str] = words,
+) -> Asked:  # fmt: skip
+    """How an entrant compares with another."""
+
+    def claim(seeds: Seeds) -> Claim | None:
+        found = compare(seeds, task, entrant, other, unit)
+        return None if found is None else Claim(f"{task}: {message}", source, expected, measured(found), holds(found))
+
+    return claim
+
+
+def faster(task: str, entrant: str, other: str, factor: float, message: str, source: str) -> Asked:
     """This many times fewer steps than another."""
-
-    def claim(seeds: Seeds) -> Claim | None:
-        found = compare(seeds, task, entrant, other, "steps")
-        if found is None:
-            return None
-        return Claim(f"{task}: {message}", source, f"at least {factor:.3g} x", words(found), found.value >= factor)
-
-    return claim
+    expected = f"at least {factor:.3g} x"
+    return compared(task, entrant, other, message, source, expected, lambda found: found.value >= factor)
 
 
-def no_faster(task: str, entrant: str, factor: float, message: str, source: str) -> Callable[[Seeds], Claim | None]:
+def no_faster(task: str, entrant: str, factor: float, message: str, source: str) -> Asked:
     """Not this many times fewer steps than tuned weight decay."""
-
-    def claim(seeds: Seeds) -> Claim | None:
-        found = compare(seeds, task, entrant, REFERENCE, "steps")
-        if found is None:
-            return None
-        holds = found.value < factor and not found.bound
-        return Claim(f"{task}: {message}", source, f"below {factor:.3g} x", words(found), holds)
-
-    return claim
+    return compared(task, entrant, REFERENCE, message, source, f"below {factor:.3g} x",
+                    lambda found: found.value < factor and not found.bound)  # fmt: skip
 
 
-def arrives(task: str, entrant: str, message: str, source: str) -> Callable[[Seeds], Claim | None]:
+def arrives(task: str, entrant: str, message: str, source: str) -> Asked:
     """The entrant arrives with every seed."""
-
-    def claim(seeds: Seeds) -> Claim | None:
-        found = compare(seeds, task, entrant, REFERENCE, "steps")
-        if found is None:
-            return None
-        measured = f"{found.arrived} of {found.seeds}"
-        return Claim(f"{task}: {message}", source, "all networks", measured, found.arrived == found.seeds)
-
-    return claim
+    return compared(task, entrant, REFERENCE, message, source, "all networks",
+                    lambda found: found.arrived == found.seeds,
+                    measured=lambda found: f"{found.arrived} of {found.seeds}")  # fmt: skip
 
 
-def at_once(task: str, entrant: str, message: str, source: str) -> Callable[[Seeds], Claim | None]:
+def at_once(task: str, entrant: str, message: str, source: str) -> Asked:
     """Without a plateau between fitting the training data and recognising unseen ones."""
 
     def claim(seeds: Seeds) -> Claim | None:
@@ -89,17 +83,11 @@ def at_once(task: str, entrant: str, message: str, source: str) -> Callable[[See
     return claim
 
 
-def worth_it(task: str) -> Callable[[Seeds], Claim | None]:
+def worth_it(task: str) -> Asked:
     """Whether GrokAlign adds to a tuned weight decay, in time."""
-
-    def claim(seeds: Seeds) -> Claim | None:
-        found = compare(seeds, task, f"GrokAlign, k = 16, {ON_TOP}", REFERENCE, "time")
-        if found is None:
-            return None
-        message = f"{task}: GrokAlign at one step in 16 on top of tuned weight decay takes less time than it"
-        return Claim(message, "question of this project", "an interval above 1", words(found), found.low > 1)
-
-    return claim
+    message = "GrokAlign at one step in 16 on top of tuned weight decay takes less time than it"
+    return compared(task, f"GrokAlign, k = 16, {ON_TOP}", REFERENCE, message, "question of this project",
+                    "an interval above 1", lambda found: found.low > 1, unit="time")  # fmt: skip
 
 
 WALKER, PRIETO = "Walker et al., arXiv:2506.12284, table 1", "Prieto et al., arXiv:2501.04697"
@@ -126,4 +114,4 @@ CLAIMS = (
             "Liu et al., arXiv:2210.01117"),
     *(worth_it(task) for task in LATE),
 )  # fmt: skip
-"""In the order of the page; None where the board was run without what a claim is about."""
+"""In the order of the page."""
