@@ -42,20 +42,20 @@ def load_checkpoint(path: Path) -> State:
         CheckpointError: if the file is missing, is not a checkpoint, or one byte of it changed.
     """
     if path.exists() and not path.is_file():
-        raise _damaged(path, "no file, but a folder, a device or a pipe")
+        raise damaged(path, "no file, but a folder, a device or a pipe")
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.offset_keys()}
         structure, expected = metadata["structure"], metadata["sha256"]
     except (OSError, SafetensorError, KeyError, ValueError) as error:
-        raise _damaged(path, f"{type(error).__name__}: {error}") from error
+        raise damaged(path, f"{type(error).__name__}: {error}") from error
     if _digest(structure, tensors) != expected:
-        raise _damaged(path, "contents that do not match their hash")
+        raise damaged(path, "contents that do not match their hash")
     try:
         return _pack(json.loads(structure), tensors)
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise _damaged(path, f"a structure that was not written by gnomon ({type(error).__name__})") from error
+        raise damaged(path, f"a structure that was not written by gnomon ({type(error).__name__})") from error
 
 
 def load_of_run(path: Path) -> State:
@@ -68,13 +68,8 @@ def load_of_run(path: Path) -> State:
     own = path.parent.name, path.name.removeprefix("checkpoint-").removesuffix(".safetensors")
     found = (saved.get("run"), saved.get("arm")) if isinstance(saved, dict) else None
     if found != own or not saved.keys() >= KEYS or type(saved["step"]) is not int:
-        raise CheckpointError(
-            path,
-            f"run and arm {own} and {sorted(KEYS)}",
-            f"{found}{('' if found is None else f' and {sorted(saved)}')}",
-            "Restore the file, or delete it to train this part again.",
-            where="load_checkpoint",
-        )
+        got = f"{found}{('' if found is None else f' and {sorted(saved)}')}"
+        raise damaged(path, got, f"run and arm {own} and {sorted(KEYS)}")
     return saved
 
 
@@ -87,14 +82,10 @@ def leaves(state: object, kind: type[T], path: str = "") -> Iterator[tuple[str, 
             yield from leaves(part, kind, f"{path}.{key}" if path else str(key))
 
 
-def _damaged(path: Path, got: str) -> CheckpointError:
-    return CheckpointError(
-        path,
-        "a whole checkpoint",
-        got,
-        "Restore the file, or delete it to train this part again.",
-        where="load_checkpoint",
-    )
+def damaged(path: Path, got: object, expected: str = "a whole checkpoint") -> CheckpointError:
+    """The error about a file that is no checkpoint, or not the one that is expected."""
+    advice = "Restore the file, or delete it to train this part again."
+    return CheckpointError(path, expected, got, advice, where="load_checkpoint")
 
 
 def _unpack(state: State, tensors: dict[str, Tensor]) -> State:

@@ -21,6 +21,7 @@ SEEDS = 10**9
 """Seeds are below this number."""
 LONGEST = 10**12
 """Runs take fewer seconds."""
+AGAIN = "Restore it, or delete it: the same `gnomon run` then finishes the run again."
 CONFIG: dict[str, Callable[[Json], object]] = {
     "experiment": lambda value: isinstance(value, str) and re.fullmatch(r"[\w-]+", value, re.ASCII),
     "config": lambda value: isinstance(value, dict),
@@ -80,22 +81,12 @@ class Found:
         path = self._result_path
         result = read_json_object(path)
         if result.pop("sha256", None) != _sha256(result) or not {"config_sha256", "records_sha256"} <= result.keys():
-            raise DataError(
-                path,
-                "the result that the run finished with",
-                "another: the file was altered",
-                "Restore it, or delete it: the same `gnomon run` then finishes the run again.",
-                where="run",
-            )
+            got = "another: the file was altered"
+            raise DataError(path, "the result that the run finished with", got, AGAIN, where="run")
         self._require_seal("config.json", result["config_sha256"])
         if wrong := [name for name, right in RESULT.items() if name in result and not right(result[name])]:
-            raise DataError(
-                path,
-                f"a sound {' and '.join(wrong)}",
-                ", ".join(repr(result[name]) for name in wrong),
-                "Restore it, or delete it: the same `gnomon run` then finishes the run again.",
-                where="run",
-            )
+            got = ", ".join(repr(result[name]) for name in wrong)
+            raise DataError(path, f"a sound {' and '.join(wrong)}", got, AGAIN, where="run")
         return result
 
     def records(self) -> list[Record]:

@@ -5,7 +5,7 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gnomon.errors import CheckpointError, ConvergenceError, DataError, GnomonError
 from gnomon.probe import Reading
-from gnomon_lab.runs.checkpoint import State, leaves, load_of_run, save_checkpoint
+from gnomon_lab.runs.checkpoint import State, damaged, leaves, load_of_run, save_checkpoint
 from gnomon_lab.runs.files import is_at, sync
 from gnomon_lab.runs.records import Kept, Record, append_record, keep_records, read_records, seals_in
 
@@ -162,7 +162,8 @@ class Run:
         if saved is not None:
             if saved["finished"] and not saved["state"]:
                 return
-            self._check_parts(path, saved, state.keys())
+            if saved["state"].keys() != state.keys():
+                raise damaged(path, sorted(saved["state"]), f"the parts {sorted(state)}")
             self._kept = self._left.get(arm, self._kept)
             self._saved = done = saved["step"]
             self._read, self._trained = saved["read"], saved["trained"]
@@ -210,17 +211,6 @@ class Run:
         self._trained += now - self._mark - read
         self._mark = now
         return now
-
-    def _check_parts(self, path: Path, saved: State, parts: Collection[str]) -> None:
-        """Raises CheckpointError unless the checkpoint holds these parts."""
-        if saved["state"].keys() != set(parts):
-            raise CheckpointError(
-                path,
-                f"the parts {sorted(parts)}",
-                sorted(saved["state"]),
-                "Restore the file, or delete it to train this part again.",
-                where="load_checkpoint",
-            )
 
     def require_finite(self, **quantities: Tensor) -> None:
         """Ends the run when a loss or a penalty is no longer a finite number, before it spoils the parameters.
