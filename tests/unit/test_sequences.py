@@ -152,6 +152,45 @@ def test_images_that_are_segmented():
     torch.testing.assert_close(found["accuracy"], right[there].double())
 
 
+class Swapped(nn.Module):
+    """A convolution, then channels last: a norm, and linear layers."""
+
+    def __init__(self, convolution, width):
+        super().__init__()
+        self.first, self.second = (convolution(k, width, 3, padding=1) for k in (2, width))
+        self.norm, self.body, self.head = nn.LayerNorm(width), nn.Linear(width, width), nn.Linear(width, C)
+        self.double()
+
+    def forward(self, x):
+        rows = self.second(self.first(x).tanh()).movedim(1, -1)
+        outputs = self.head(self.body(self.norm(rows)).tanh())
+        return outputs if x.ndim == 3 else outputs.movedim(-1, 1)
+
+
+@pytest.mark.parametrize(("convolution", "sides"), [(nn.Conv1d, [4]), (nn.Conv2d, [4, 4])])
+@pytest.mark.parametrize("width", [4, 5])
+def test_channels_are_told_from_as_many_positions_by_the_layer(convolution, sides, width):
+    model, x, given = Swapped(convolution, width), normal(N, 2, *sides), {}
+    for name in ("second", "body", "head"):
+        layer = model.get_submodule(name)
+        layer.register_forward_pre_hook(lambda _, inputs, name=name: given.update({name: inputs[0].detach()}))
+    model(x)
+    given["second"] = given["second"].movedim(1, -1)
+    expected = {name: rows.flatten(0, -2).norm(dim=1) for name, rows in given.items()}
+    found = Probe(model, x, [gnomon.feature_norm], positions="all", layers=list(expected)).read().values
+    for name, norms in expected.items():
+        torch.testing.assert_close(found[f"{name}/feature_norm"], norms)
+    of_head = Probe(model, x, [gnomon.feature_norm], positions="all").read().values["feature_norm"]
+    torch.testing.assert_close(of_head, expected["head"])
+
+
+@pytest.mark.bad_input
+def test_channels_that_may_be_positions_are_refused():
+    model = Swapped(nn.Conv2d, 4)
+    with pytest.raises(ShapeError, match="linear or a convolution if it has as many channels"):
+        Probe(model, normal(N, 2, 4, 4), [gnomon.feature_norm], positions="all", layers="norm")
+
+
 def test_lengths_may_differ_between_batches(model):
     x, longer = normal(N, T, D), normal(N, 2 * T, D, seed=3)
     labels = torch.arange(3 * N * T) % C

@@ -95,8 +95,8 @@ def linear_head(
 
 def at_rows(call: Call, output: object, positions: Positions) -> tuple[Call, object]:
     """A call as if each position were a sample, as far as input and output have positions."""
-    rows = positions.of_layer(output) if isinstance(output, Tensor) else None
-    given = positions.of_layer(call.x)
+    rows = positions.of_layer(call.module, output) if isinstance(output, Tensor) else None
+    given = positions.of_layer(call.module, call.x)
     return call if given is None else replace(call, x=given), output if rows is None else rows
 
 

@@ -29,13 +29,11 @@ def features_in(
         calls = [call for call in tape.calls if call.name == name]
         if not calls:
             raise not_called()
-        # A single sample was run together with a copy of itself.
         if head is None:
+            # A single sample was run together with a copy of itself.
             _require_input_of_samples(calls[-1], max(2, len(tape.x)) if positions is None else None)
-        seen.append([call.x[: len(call.x) // 2] if len(tape.x) == 1 else call.x for call in calls])
-    logits = tape.logits
-    if positions is not None:
-        logits, seen = positions.split(logits), [[_rows(given, positions) for given in each] for each in seen]
+        seen.append([_given(call, tape, positions) for call in calls])
+    logits = tape.logits if positions is None else positions.split(tape.logits)
     features = seen[0][-1] if head is None else _followed(logits, head, seen)
     return features if tape.create_graph else features.detach()
 
@@ -58,13 +56,17 @@ def _require_input_of_samples(call: Call, samples: int | None) -> None:
         )
 
 
-def _rows(given: Tensor, positions: Positions) -> Float[Tensor, "n p"]:
-    """The input of a layer, one row for each position that is read."""
-    rows = positions.of_layer(given)
+def _given(call: Call, tape: Tape, positions: Positions | None) -> Float[Tensor, "n *p"]:
+    """What the layer was given in this call, for each sample, or one row for each position that is read."""
+    given = call.x[: len(call.x) // 2] if len(tape.x) == 1 else call.x
+    if positions is None:
+        return given
+    rows = positions.of_layer(call.module, given)
     if rows is None:
         expected = "a layer that is given what has the positions of the outputs"
         got = f"shape {_checks.shape_of(given)}"
-        raise ShapeError("layers", expected, got, "Name one that is called at each position.")
+        advice = "Name one that is called at each position, linear or a convolution if it has as many channels."
+        raise ShapeError("layers", expected, got, advice)
     return rows
 
 

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from gnomon import _checks
+from gnomon.autodiff._layers import WEIGHTED
 from gnomon.errors import RangeError, ShapeError
 
 Places = Literal["all", "last"] | int | Sequence[int]
@@ -63,12 +64,22 @@ class Positions:
         """These outputs with a row for each position."""
         return outputs.reshape(len(outputs) * self.count, -1)
 
-    def of_layer(self, given: Tensor) -> Shaped[Tensor, "m p"] | None:
-        """A layer's input at these positions, a row for each; None if it lacks the positions of the outputs."""
+    def of_layer(self, layer: nn.Module, given: Tensor) -> Shaped[Tensor, "m p"] | None:
+        """What a layer is given at these positions, or returns, a row for each.
+
+        None if it lacks the positions of the outputs, or if a layer that is neither linear nor a convolution may have
+        its channels before or after them.
+        """
         axes = len(self._shape)
-        if axes == 2 and given.shape[2:] == self._shape:
+        first = given.shape[2:] == self._shape and (axes == 2 or isinstance(layer, nn.Conv1d))
+        last = given.ndim > axes + 1 and given.shape[1 : axes + 1] == self._shape
+        if first and last and isinstance(layer, WEIGHTED):
+            first = not isinstance(layer, nn.Linear)
+        elif first and last:
+            return None
+        if first:
             rows = given.flatten(2).mT
-        elif given.ndim > axes + 1 and given.shape[1 : axes + 1] == self._shape:
+        elif last:
             rows = given.flatten(1, axes).flatten(2)
         elif axes == 2 and given.ndim > 2 and given.shape[1] == math.prod(self._shape):
             rows = given.flatten(2)

@@ -105,6 +105,8 @@ class Probe:
         positions: for a network that outputs logits at several positions of a sample, (n t c) as language models do or
             (n c h w) as image segmentation models do, which of them are read: "all", "last", a number, or several.
             Labels are then (n t), or (n h w), and a position with label -100 does not count as a sample.
+            A layer that is named is read there too; with as many channels as positions, only if it is a linear layer,
+            whose channels come last, or a convolution, whose channels come first.
         memory: bytes to use for the samples that are processed together; default: 512 MiB.
         rtol: with more than 128 outputs, the relative error at which an estimate stops; default: 0.05. 0 uses the
             Jacobian itself.
