@@ -669,7 +669,7 @@ def test_numbers_that_json_lacks_are_null(folder, measured):
 def test_page_of_the_documentation(tmp_path, monkeypatch, capsys):
     """Its first block is train.py, its commands are called, and what it says they print they print."""
     page = (Path(__file__).parents[2] / "docs" / "measure.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```(python|sh|text)\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    blocks = re.findall(r"^```(python|sh|text|console)\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delitem(sys.modules, "train", raising=False)
@@ -678,7 +678,7 @@ def test_page_of_the_documentation(tmp_path, monkeypatch, capsys):
         runpy.run_path("train.py", run_name="__main__")
     printed, shown = [], []
     for kind, body in blocks:
-        if kind == "text":
+        if kind in ("text", "console"):
             shown.append(([word for word in body.split() if re.fullmatch(r"[a-z0-9_]+", word)], printed[-1]))
         for line in body.replace("\\\n", "").splitlines() if kind == "sh" else ():
             program, command, *arguments = shlex.split(line)
