@@ -13,6 +13,8 @@ SHOWN = 5
 """If many classes have no samples, this many are named."""
 ROUNDED = 0.01
 """How far rounding, in half precision, puts a number of size 1 beyond its bounds."""
+ONE_LOGIT = "Of a binary classifier with one logit z read the outputs (0, z): torch.cat([torch.zeros_like(z), z], 1)."
+TARGETS = "For targets bind a loss, if there is one: functools.partial(training_loss, loss='mse')."
 
 
 def shape_of(tensor: Tensor) -> str:
@@ -263,21 +265,17 @@ def class_labels(labels: Tensor, samples: int, classes: int) -> None:
         expected, got = ("(n,)", shape_of_samples(labels)) if alike else (f"({samples},)", shape_of(labels))
         advice = "Pass one class index per sample."
         if labels.is_floating_point():
-            advice += " For targets bind a loss, if there is one: functools.partial(training_loss, loss='mse')."
+            advice += f" {TARGETS}"
         raise ShapeError("labels", f"shape {expected}", got, advice)
     if classes == 1 and not labels.is_floating_point() and labels.min() >= 0 and labels.max() == 1:
-        raise RangeError(
-            "labels",
-            "class 0 alone, since there is one output",
-            "0 to 1",
-            "Of a binary classifier with one logit z read the outputs (0, z): torch.cat([torch.zeros_like(z), z], 1).",
-        )
+        raise RangeError("labels", "class 0 alone, since there is one output", "0 to 1", ONE_LOGIT)
     if labels.is_floating_point() or labels.min() < 0 or labels.max() >= classes:
         raise RangeError(
             "labels",
             f"classes 0 to {classes - 1}",
             f"{labels.min().item()} to {labels.max().item()} in {labels.dtype}",
-            "Count classes from 0, in whole numbers, or pass a larger number of classes.",
+            "Count classes from 0, in whole numbers; more of them need more outputs, or a larger number of classes."
+            + (f" {TARGETS}" if labels.is_floating_point() else ""),
         )
 
 

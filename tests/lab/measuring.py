@@ -31,6 +31,12 @@ def one():
     return mlp((6, 8, 1), bias=True)
 
 
+def two_logits():
+    model = one()
+    model[-1].register_forward_hook(lambda layer, x, z: torch.cat([torch.zeros_like(z), z], 1))
+    return model
+
+
 def wide():
     return mlp((6, 9, 3), bias=True)
 
@@ -45,6 +51,12 @@ def narrow():
 
 def one():
     return mlp((6, 8, 1), bias=True)
+
+
+def two_logits():
+    model = one()
+    model[-1].register_forward_hook(lambda layer, x, z: torch.cat([torch.zeros_like(z), z], 1))
+    return model
 
 
 def normalised():

@@ -380,7 +380,7 @@ def test_bad_options_are_one_line(complaint, options, words):
 def test_what_one_output_lacks_is_said_in_a_sentence(folder, measured):
     torch.save(mlp((6, 8, 1), bias=True).state_dict(), "one.pt")
     _, said = measured("one.pt", "nets:one", "some.npz")
-    assert "expected classes a whole number of at least 2, got 1. Change it" in said
+    assert "expected classes a whole number of at least 2, got 1. Of a binary classifier with one logit z read" in said
     assert "got None" not in said
 
 
@@ -420,10 +420,15 @@ WEIGHT = ["classifier_equinorm", "classifier_maximal_equiangularity"]
 @pytest.mark.parametrize(
     ("arrays", "left", "reason"),
     [
-        ({}, ["accuracy", *COLLAPSE], "expected labels, got samples alone"),
-        ({"y": numbers(N).numpy()}, ["accuracy", *COLLAPSE], "expected classes 0 to 2, got"),
+        ({}, ["accuracy", *COLLAPSE], "expected labels, got samples alone. --data takes both"),
+        (
+            {"y": numbers(N).numpy()},
+            ["accuracy", *COLLAPSE],
+            "in whole numbers, got labels (40,) in torch.float64. Save",
+        ),
+        ({"y": numbers(N, 1).numpy()}, ["accuracy", *COLLAPSE], "of targets, as a regression has, nothing is measured"),
         ({"y": np.arange(N) % 4}, ["accuracy", *COLLAPSE], "expected classes 0 to 2, got 0 to 3 in torch.int64"),
-        ({"y": np.eye(3)[np.arange(N) % 3]}, ["accuracy", *COLLAPSE], "Pass one class index per sample"),
+        ({"y": np.eye(3)[np.arange(N) % 3]}, ["accuracy", *COLLAPSE], "got labels (40, 3) in torch.float64"),
         ({"y": np.zeros(N, int)}, COLLAPSE, "two classes or more, got those of class 0 alone. Pass more samples"),
     ],
 )
@@ -440,6 +445,15 @@ def test_what_the_samples_lack_is_said_and_left_out(folder, measured, complaint,
     said = complaint("small.pt", "nets:small", "lacking.npz", "--quantities", "jacobian_norm", "nc1")
     assert "expected what can be measured here, got nc1: " in said
     assert reason in said
+    assert "functools" not in said
+    assert "Pass (x" not in said
+
+
+def test_a_binary_classifier_with_one_logit_is_read_as_two(folder, measured):
+    torch.save(mlp((6, 8, 1), bias=True).state_dict(), "one.pt")
+    np.savez("binary.npz", x=numbers(N, 6).numpy(), y=np.arange(N) % 2)
+    found, _ = measured("one.pt", "nets:two_logits", "binary.npz", "--head", "2")
+    assert (found["left_out"], found["quantities"]["classifier_equinorm"]["value"]) == ({}, 1.0)
 
 
 def test_what_the_network_lacks_is_said_and_left_out(folder, measured):

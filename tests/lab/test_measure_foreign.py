@@ -555,7 +555,11 @@ def test_logits_in_what_holds_them_are_taken(others, measured):
         ("Rows", [], "(outputs): expected (8, c) of 8 samples, got (8, 3, 3), rows of 3 positions. Name the one"),
         ("Rows", ["--position", "3"], "(--position): expected -3 to 2, got 3."),
         ("Swapped", [], "(outputs): expected (8, c) of 8 samples, got (3, 8, 3), samples on axis 1. Let a hook"),
-        ("Flat", [], "(outputs): expected (8, c) of 8 samples, got (8,). Let a hook make one row"),
+        (
+            "Flat",
+            [],
+            "got (8,). Let a hook make one row of outputs per sample, such as outputs[:, None].",
+        ),
         ("LogSoftmax", ["--position", "0"], "got (8, 3), without positions in the midst. Leave out --position."),
         ("LogSoftmax", ["--logits", "x"], "(--logits): expected one of body, body.0, body.1, body.2, got 'x'."),
         ("Inline", ["--logits", "body.2"], "expected a layer that the forward pass calls, got 'body.2'."),

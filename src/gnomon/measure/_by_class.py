@@ -53,6 +53,8 @@ def _further(
 
 def check_samples(features: Tensor, labels: Tensor, classes: int) -> None:
     """Raises unless the features (n *p) are finite and the labels (n) are classes."""
+    if classes == 1:
+        raise RangeError(None, "classes a whole number of at least 2", 1, _checks.ONE_LOGIT)
     _checks.settings(_checks.whole_number("classes", classes, 2))
     _checks.samples(features=features)
     _checks.finite(features=features)

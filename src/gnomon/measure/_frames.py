@@ -80,7 +80,7 @@ def at_least_two(**named: Float[Tensor, "k p"]) -> Float[Tensor, "k p"]:
             argument,
             "vectors (k, p) of at least 2 classes",
             f"shape {_checks.shape_of(vectors)}",
-            "Pass one for each class.",
+            "Take more classes, or outputs.",
         )
     return vectors
 

@@ -89,9 +89,25 @@ def left_out(
     Raises:
         RangeError: if the network has no layer of this name.
     """
+    unlabelled = no_classes(data.labels, position)
+    some = tensors(data._replace(labels=None) if unlabelled else data)
     with running(data.x):
-        why = unavailable(model, tensors(data), quantities, layers=layer, head=head, positions=of_each(position))
-    return {name: reason(error) for name, error in why.items()}
+        why = unavailable(model, some, quantities, layers=layer, head=head, positions=of_each(position))
+    return {
+        name: unlabelled if unlabelled and error.argument == "data" else reason(error) for name, error in why.items()
+    }
+
+
+def no_classes(labels: Tensor | None, position: Position) -> str | None:
+    """What the labels lack to be classes, which all that is measured of labels needs; None if nothing."""
+    if labels is None:
+        return "expected labels, got samples alone. --data takes both: an .npz file with x and labels"
+    if labels.is_floating_point() or (labels.ndim != 1 and position is None):
+        return (
+            f"expected one class per sample in whole numbers, got labels {tuple(labels.shape)} in {labels.dtype}. "
+            "Save classes so for --data; of targets, as a regression has, nothing is measured"
+        )
+    return None
 
 
 def reason(error: GnomonError) -> str:

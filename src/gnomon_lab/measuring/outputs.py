@@ -145,7 +145,8 @@ def rows(output: object, n: int, position: Position, labelled: int | None) -> Fl
         advice = "Let a hook bring them to the front, or build the network with batch_first=True."
         raise no_rows(n, f"{shape}, samples on axis {shape.index(n)}", advice)
     if logits.ndim != 2 or len(logits) != n:
-        raise no_rows(n, str(shape), "Let a hook make one row of outputs per sample, such as the mean over pixels.")
+        such = "outputs[:, None]" if logits.ndim == 1 else "the mean over pixels"
+        raise no_rows(n, str(shape), f"Let a hook make one row of outputs per sample, such as {such}.")
     return logits
 
 
