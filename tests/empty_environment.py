@@ -74,6 +74,15 @@ def solved():
     return off
 
 
+def all_names():
+    """What `from gnomon import *` and `from gnomon.dynamics import *` bring: everything but what needs an extra."""
+    import gnomon.dynamics
+
+    for module in (gnomon, gnomon.dynamics):
+        assert "DeepRFM" not in {name for name in module.__all__ if getattr(module, name)}
+    return gnomon.__all__
+
+
 def complaints():
     """What each thing that needs an extra says."""
     import gnomon.data
@@ -122,6 +131,7 @@ def main():
         ", ".join(f"{name} {readings[name]:.3f}" for name in readings if "." not in name),
     )
     print(f"central path, flow from closed form: {solved():.1e}")
+    print(f"from gnomon import *: {len(all_names())} names")
     for said in complaints().values():
         print(said)
         assert re.search(r" needs (matplotlib|sklearn): pip install '.\[(plot|lab)\]' in the folder of gnomon", said)

@@ -6,6 +6,8 @@ from importlib.util import find_spec
 import lazy_loader as lazy
 
 _attribute, __dir__, __all__ = lazy.attach_stub(__name__, __file__)
+if find_spec("sklearn") is None:
+    __all__.remove("DeepRFM")  # so that `from gnomon import *` works; `gnomon.DeepRFM` says what it needs
 
 __version__ = "0.1.0"
 

@@ -1,5 +1,6 @@
 """Models of training that can be solved, one per file: the flow integrated, together with its closed form."""
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from gnomon.dynamics._aligned_jacobian import aligned_jacobian
@@ -46,6 +47,8 @@ __all__ = [
     "snr_growth",
     "truncation_time_bound",
 ]
+if not TYPE_CHECKING and find_spec("sklearn") is None:
+    __all__.remove("DeepRFM")  # as in `gnomon`
 
 
 def __getattr__(name: str) -> object:
