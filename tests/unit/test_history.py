@@ -308,7 +308,7 @@ def test_what_is_no_history_is_said(tmp_path):
         with pytest.raises(TypeError, match=where + r"\(path\): expected a name or a path, got int\."):
             call(3)
     for path in ("", "."):
-        with pytest.raises(DataError, match=r"History\.save\(path\): expected a file that can be written, got .*empty name"):
+        with pytest.raises(DataError, match=r"History\.save\(path\): expected a file that can be written, got .*empty"):
             filled().save(path)
 
 
