@@ -40,9 +40,10 @@ def test_the_numbers_of_its_reading_and_those_of_the_features():
     generator = torch.Generator().manual_seed(0)
     for n, expected in ((100, 0.89), (5000, 0.14)):
         one, two = torch.randn(2, n, 784, generator=generator)
-        found = cka(one @ one.mT, two @ two.mT)
+        found = start_cka(one, two)
         assert_close(found, torch.tensor(expected), atol=0.005, rtol=0)
-        assert_close(found, start_cka(one, two), atol=0, rtol=1e-4)
+        if n < 5000:  # a kernel of so many takes a second
+            assert_close(cka(one @ one.mT, two @ two.mT), found, atol=0, rtol=1e-4)
 
 
 def test_it_can_be_differentiated():
