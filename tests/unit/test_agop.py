@@ -299,6 +299,14 @@ def test_a_sketch_loses_nothing_of_low_rank():
     torch.testing.assert_close(wide.dense(), exact)
 
 
+def test_quantities_of_an_agop_accept_a_sketch():
+    weight, x = normal(5, 40), normal(30, 40, seed=1)
+    found = streamed(lambda x: (x @ weight.T).tanh(), x, sketch=5)[""]
+    assert isinstance(found, Sketch)
+    torch.testing.assert_close(effective_rank(found), effective_rank(found.dense()))
+    torch.testing.assert_close(top_eigenvectors(found, 3).values, top_eigenvectors(found.dense(), 3).values)
+
+
 # As a metric.
 
 PROCESSES = """
