@@ -1,5 +1,6 @@
 """How alike two kernels are over the same samples."""
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -53,7 +54,9 @@ def cka(kernel: Float[Tensor, "n n"], other: Float[Tensor, "n n"]) -> Float[Tens
 
 
 def _centred(kernel: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
-    """Minus the means of rows and columns; scaled beforehand, so that equal entries become exactly zero."""
+    """Minus the means of rows and columns; zero where only rounding is left of the largest entry."""
     kernel = scaled(kernel)
     kernel = kernel - kernel.mean(0)
-    return kernel - kernel.mean(1, keepdim=True)
+    kernel = kernel - kernel.mean(1, keepdim=True)
+    varies = torch.linalg.vector_norm(kernel.detach()) > torch.finfo(kernel.dtype).eps * len(kernel)
+    return torch.where(varies, kernel, 0)
