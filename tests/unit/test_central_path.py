@@ -10,7 +10,7 @@ from scipy.special import wrightomega
 import gnomon
 from gnomon.dynamics import CentralPath, snr_growth
 from gnomon.dynamics import _central_path as central_path
-from gnomon.dynamics._central_path import _loss_and_gradient, _project, _renormalised, _residuals
+from gnomon.dynamics._central_path import _covariance, _loss_and_gradient, _project, _renormalised, _residuals
 from gnomon.dynamics._snr_growth import constants
 from gnomon.errors import ConvergenceError, EmptyError, RangeError, ShapeError
 from tests.drawn import normal
@@ -258,6 +258,15 @@ def test_labels_shifts_and_any_invertible_map_lead_to_the_same_path():
     mapped = CentralPath(features @ normal(4, 4, seed=3) + 100)
     torch.testing.assert_close(mapped.closed_form(TIMES), path.closed_form(TIMES))
     assert gnomon.CentralPath is CentralPath
+
+
+@pytest.mark.parametrize("small", [1e-5, 1e-9, 1e-12])
+def test_a_direction_in_which_features_hardly_differ_counts_like_any_other(small):
+    features, times = normal(3, 10, 4), torch.tensor([0.0, 10.0]).double()
+    path = CentralPath(features * torch.tensor([1.0, 1.0, small, 1.0]))
+    torch.testing.assert_close(_covariance(_residuals(path.features)), torch.eye(4).double())
+    torch.testing.assert_close(path.closed_form(times), CentralPath(features).closed_form(times))
+    torch.testing.assert_close(path.flow(times).singular_values, path.closed_form(times))
 
 
 @pytest.mark.parametrize("size", [1e-300, 1e-160, 1e160, 1e300])

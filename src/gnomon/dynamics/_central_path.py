@@ -106,7 +106,7 @@ class CentralPath:
         # It drops out, and the squares of what remains neither overflow nor underflow.
         features = features / features.abs().amax().clamp(min=torch.finfo(features.dtype).tiny)
         _of_full_rank(features)
-        self.features = _renormalised(features)
+        self.features = _renormalised(_whitened(features))
         self.projection = projection
 
     @full_precision
@@ -235,6 +235,16 @@ def _of_full_rank(features: Float[Tensor, "k n p"]) -> None:
                 got,
                 "Take more samples, or fewer directions of the features.",
             )
+
+
+def _whitened(features: Float[Tensor, "k n p"]) -> Float[Tensor, "k n p"]:
+    """As `_renormalised`, from the residuals themselves.
+
+    Rounding grows with the ratio of their largest spread to the least, and in their covariance with its square.
+    """
+    rest = _residuals(features).flatten(0, 1)
+    _, values, vectors = torch.linalg.svd(rest, full_matrices=False)
+    return (features - features.mean((0, 1))) @ (vectors.mT * (len(rest) ** 0.5 / values)) @ vectors
 
 
 def _renormalised(features: Float[Tensor, "k n p"]) -> Float[Tensor, "k n p"]:
