@@ -127,6 +127,16 @@ def test_one_layer_collapses_where_the_kernel_is_linear(scaling):
     assert (rfm.kappa, rfm.rate()) == (1, 0)
 
 
+def test_the_first_layer_is_right_for_nearly_equal_samples_and_for_small_ones():
+    """With P of eigenvalues near 1 the rest is what is computed, and with ones near 0 P itself."""
+    twins = normal(36, 50)
+    twins[1::6] = twins[2::6] + 1e-5 * twins[1::6]  # of different classes
+    rfm = LinearDeepRFM(twins @ twins.mT, LABELS, kernel_ridge=0, feature_ridge=1.0)
+    torch.testing.assert_close(rfm.first(), TARGET)
+    small = LinearDeepRFM(1e-20 * GRAM, LABELS, kernel_ridge=0.3, feature_ridge=1.0)
+    torch.testing.assert_close(small.first() * small.kappa**0.5, 1e-20 / 0.3 * GRAM @ TARGET, atol=0, rtol=1e-9)
+
+
 def test_gradients_and_dtype():
     gram = (normal(6, 8) @ normal(6, 8).mT).requires_grad_()
     settings = {"kernel_ridge": 0.3, "feature_ridge": 1.0}

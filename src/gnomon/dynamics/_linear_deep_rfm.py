@@ -143,9 +143,11 @@ class LinearDeepRFM:
         )
 
     def first(self) -> Float[Tensor, "n k"]:
-        r"""The factor of $\tilde G_2$, from the data."""
-        shifted = self.gram + self.kernel_ridge * identity(self.gram)
-        return self.gram @ torch.linalg.solve(shifted, self.target) / self.kappa**0.5
+        r"""The factor of $\tilde G_2$, from the data: Py, or y less the rest of it where that is smaller."""
+        solved = torch.linalg.solve(self.gram + self.kernel_ridge * identity(self.gram), self.target)
+        kept, rest = self.gram @ solved, self.kernel_ridge * solved
+        found = torch.where(rest.norm() < kept.norm(), self.target - rest, kept)
+        return found / self.kappa**0.5
 
     def next(self, factor: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
         r"""$Py/\sqrt\kappa$ for $\tilde G = FF^\top$: with $s = \lambda_\Phi + \lambda_k$, by Woodbury's formula.
