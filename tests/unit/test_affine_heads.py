@@ -166,6 +166,59 @@ def test_a_linear_network_is_a_head_only_if_it_is_named(count):
     torch.testing.assert_close(read["w"], (model.network.up @ model.network.down).detach())
 
 
+def test_a_row_with_as_many_entries_along_another_axis_is_no_row_of_logits():
+    """As many tokens as classes, in a layer before the head."""
+    torch.manual_seed(0)
+    parts = body(inputs=2), nn.Linear(WIDTH, WIDTH), nn.Tanh(), Last(), adapted()
+    model, x = nn.Sequential(*parts).double().eval(), samples(CLASSES, 2)
+    torch.testing.assert_close(gnomon.features(model, x), model[:-1](x))
+
+
+class Autocast(nn.Module):
+    """Computes in half precision and returns float32, as a network that Accelerate has prepared."""
+
+    def __init__(self, *parts, dtype):
+        super().__init__()
+        self.parts, self.dtype = nn.Sequential(*parts), dtype
+
+    def forward(self, x):
+        with torch.autocast("cpu", self.dtype):
+            return self.parts(x).float()
+
+
+class Single(nn.Module):
+    def forward(self, x):
+        return x.float() * 1.01
+
+
+class TwoHeads(nn.Module):
+    def __init__(self, width=WIDTH):
+        super().__init__()
+        self.one, self.two = nn.Linear(width, CLASSES), nn.Linear(width, CLASSES)
+
+    def forward(self, x):
+        return (self.one(x.relu()) + self.two((-x).relu())) / 2
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("head", [lambda: nn.Linear(WIDTH, CLASSES), adapted, hooked, TwoHeads])
+def test_a_head_whose_input_is_not_in_half_precision_is_found_under_autocast(head, dtype):
+    """As at the end of a transformer."""
+    torch.manual_seed(0)
+    model, x = Autocast(body(), Single(), head(), dtype=dtype).eval(), samples(4).float()
+    with torch.autocast("cpu", dtype):
+        given = model.parts[:-1](x)
+    expected = torch.cat([given.relu(), (-given).relu()], dim=1) if head is TwoHeads else given
+    torch.testing.assert_close(gnomon.features(model, x), expected)
+
+
+def test_in_half_precision_one_of_two_heads_is_not_taken_for_both():
+    for seed in range(5):
+        torch.manual_seed(seed)
+        model = nn.Sequential(nn.Linear(4, 100), nn.LayerNorm(100), TwoHeads(100)).bfloat16()
+        assert gnomon.features(model, samples(4).bfloat16()).shape == (N, 200)
+
+
 def test_the_sum_with_its_adapter_is_the_merged_weight():
     model, x = network(adapted), samples(4)
     head = model[1]

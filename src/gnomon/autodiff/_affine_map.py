@@ -1,17 +1,19 @@
 """The affine map that a module computes, whatever it is made of: found by what it does, from numbers."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 
+import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from gnomon.autodiff._linear_map import LinearMap, follow, linear_map
+from gnomon.autodiff._linear_map import LinearMap, follow, linear_map, rounded
 from gnomon.autodiff._tape import Call
 
 
 def repeated(call: Call, output: object) -> object:
     """What the module makes of its input with all that its hooks do; this output if it was passed something else."""
-    return call.module(call.x.clone()) if call.alone else output
+    return _called(call, call.x.clone()) if call.alone else output
 
 
 def affine_map(call: Call, output: object) -> LinearMap | None:
@@ -22,13 +24,14 @@ def affine_map(call: Call, output: object) -> LinearMap | None:
     """
     if not isinstance(output, Tensor) or not call.x.is_floating_point():
         return None
+    output = rounded(output, call.autocast)
     if output.ndim == 2 and (own := linear_map(call.module, call.x, output)):
         return own
     for axis in _axes(call.x, output):
         rows, results = call.x.movedim(axis, -1), output.movedim(axis, -1).flatten(0, -2)
         found = linear_map(call.module, rows.flatten(0, -2), results)
         if found is None and call.alone:
-            found = _of_basis(call.module, rows, axis)
+            found = _of_basis(call, rows, axis)
         if found is not None and follow(results, found):
             return found
     return None
@@ -47,13 +50,19 @@ def _axes(given: Tensor, output: Tensor) -> Iterator[int]:
                 yield axis
 
 
-def _of_basis(module: nn.Module, rows: Float[Tensor, "n *t p"], axis: int) -> LinearMap | None:
+def _called(call: Call, x: Tensor) -> object:
+    """What the module makes of this input, under autocast if the call was."""
+    with nullcontext() if call.autocast is None else torch.autocast(x.device.type, call.autocast):
+        return call.module(x)
+
+
+def _of_basis(call: Call, rows: Float[Tensor, "n *t p"], axis: int) -> LinearMap | None:
     """The map of these rows that agrees with the module at 0 and at the basis vectors, which lie one at a position."""
     *positions, width = rows.shape[1:]
     count = rows[0, ..., 0].numel()
     samples = max(2, width // count + 1)
     basis = rows.new_zeros(samples * count, width).fill_diagonal_(1)
-    output = module(basis.view(samples, *positions, width).movedim(-1, axis).contiguous())
+    output = _called(call, basis.view(samples, *positions, width).movedim(-1, axis).contiguous())
     if not isinstance(output, Tensor) or output.ndim != rows.ndim:
         return None
     results = output.movedim(axis, -1).flatten(0, -2)

@@ -16,6 +16,7 @@ from gnomon.autodiff._linear_map import (
     linear_map,
     mapped,
     matrices,
+    rounded,
     rows_of,
     side_by_side,
 )
@@ -108,6 +109,7 @@ def _of_named(layers: Mapping[str, nn.Module], calls: Calls, rows: Calls, logits
         if layer not in latest:
             raise not_called()
         call, output, given = latest[layer]
+        logits = rounded(logits, call.autocast)
         maps[layer] = linear_map(layer, given, logits) or _whatever_follows(name, call, output, given, logits)
     _require_apart(layers, calls, "head")
     head = _joint(maps, logits) or _head_of(maps, side_by_side([*maps.values()], 1.0))
@@ -144,7 +146,7 @@ def _of_one(rows: Calls, logits: Float[Tensor, "n c"]) -> Head | None:
     """The layer called last by whose own weight and bias the logits follow."""
     # Complete networks also have parameters of the right shape: they come after layers with a weight of their own.
     for call in sorted((call for call, _ in reversed(rows)), key=lambda call: not has_weight(call.module)):
-        found = linear_map(call.module, call.x, logits)
+        found = linear_map(call.module, call.x, rounded(logits, call.autocast))
         if found is not None:
             return _head_of({call.module: found}, found)
     return None
@@ -158,7 +160,9 @@ def _of_a_module(calls: Calls, rows: Calls, logits: Float[Tensor, "n c"], start:
     for (call, output), (row, _) in zip(calls, rows, strict=True):
         if call.alone and logits.shape[1] in widths(call.x, output) and not same(call.x, start):
             by = affine_map(call, repeated(call, output))
-            found = None if by is None else mapped(row.x, by.weight, by.bias, logits)
+            if by is None or len(by.weight) != logits.shape[1]:  # a row has as many entries along another axis
+                continue
+            found = mapped(row.x, by.weight, by.bias, rounded(logits, call.autocast))
             if found is not None:
                 return _head_of({call.module: found}, found)
     return None
@@ -172,7 +176,7 @@ def _of_several(calls: Calls, rows: Calls, logits: Float[Tensor, "n c"]) -> Head
             found = linear_map(call.module, call.x, output)
             if found is not None and call.module not in maps:
                 maps = {call.module: found, **maps}
-                if len(maps) > 1 and (head := _joint(maps, logits)):
+                if len(maps) > 1 and (head := _joint(maps, rounded(logits, call.autocast))):
                     _require_apart({call.name: call.module for call, _ in calls if call.module in maps}, calls, "model")
                     return head
         if len(maps) == MOST:

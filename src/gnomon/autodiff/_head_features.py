@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon.autodiff._head import Head, no_head, not_called
-from gnomon.autodiff._linear_map import LinearMap, follow, linear_map, mapped, rows_of
+from gnomon.autodiff._linear_map import LinearMap, follow, linear_map, mapped, rounded, rows_of
 from gnomon.autodiff._positions import Positions
 from gnomon.autodiff._tape import Call, Tape
 from gnomon.errors import ShapeError, UnsupportedModuleError
@@ -24,6 +24,7 @@ def features_in(
             output the logits.
         ShapeError: if the layer's input does not have a row for each sample, or for each position that is read.
     """
+    logits = tape.logits if positions is None else positions.split(tape.logits)
     seen: list[list[Tensor]] = []
     for name in watched:
         calls = [call for call in tape.calls if call.name == name]
@@ -33,7 +34,7 @@ def features_in(
             # A single sample was run together with a copy of itself.
             _require_input_of_samples(calls[-1], max(2, len(tape.x)) if positions is None else None)
         seen.append([_given(call, tape, positions) for call in calls])
-    logits = tape.logits if positions is None else positions.split(tape.logits)
+        logits = rounded(logits, calls[-1].autocast)
     features = seen[0][-1] if head is None else _followed(logits, head, seen)
     return features if tape.create_graph else features.detach()
 

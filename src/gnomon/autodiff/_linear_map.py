@@ -46,6 +46,11 @@ def mapped(
     return next((found for found in maps if follow(logits, found)), None)
 
 
+def rounded(logits: Float[Tensor, "n c"], autocast: torch.dtype | None) -> Float[Tensor, "n c"]:
+    """The logits as a layer under autocast output them: in half precision, even if they became float32 later."""
+    return logits if autocast is None else logits.to(autocast)
+
+
 def _weights_and_biases(layer: nn.Module, classes: int) -> Iterator[tuple[Float[Tensor, "c p"], Tensor | None]]:
     """What the layer may compute this many outputs with."""
     for matrix in matrices(layer):
@@ -114,6 +119,9 @@ def follow(logits: Float[Tensor, "n c"], by: LinearMap) -> bool:
     All, since a network may choose its head by sample. Costs two or three passes through that layer.
     """
     precision = max(torch.finfo(tensor.dtype).eps for tensor in (logits, by.features, by.weight))
+    # The root, as products in float32 may be TF32's; of half precision this would be so much that other maps follow
+    # too, and there features, weight and logits are each rounded by half an epsilon.
+    tolerance = min(precision**0.5, 2 * precision + torch.finfo(torch.float32).eps ** 0.5)
     dtype = torch.promote_types(torch.promote_types(logits.dtype, by.features.dtype), by.weight.dtype)
     weight = by.weight.to(dtype)
     lengths = weight.norm(dim=1)
@@ -123,7 +131,7 @@ def follow(logits: Float[Tensor, "n c"], by: LinearMap) -> bool:
         expected, size = features @ weight.mT, features.norm(dim=1, keepdim=True) * lengths
         if by.bias is not None:
             expected, size = expected + by.bias, size + by.bias.abs()
-        near = (found - expected).abs() <= precision**0.5 * size
+        near = (found - expected).abs() <= tolerance * size
         if not (near.all() or (near | (found == expected) | (found.isnan() & expected.isnan())).all()):
             return False
     return True

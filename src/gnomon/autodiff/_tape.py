@@ -40,6 +40,7 @@ class Call:
         in_place: whether the call itself changed what was passed to it.
         exit: the place of the module's own output, before other hooks, which may replace it; None if it has none.
         alone: whether the module was passed x and nothing else, not by name.
+        autocast: the dtype in which autocast has products computed; None if it is off.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Call:
     in_place: bool
     exit: GradientEdge | None
     alone: bool
+    autocast: torch.dtype | None
 
     @property
     def changed(self) -> bool:
@@ -290,6 +292,8 @@ def _noted(
             entrances = tuple(edge for _, edge, _ in start.views)
             leaves = get_gradient_edge(output) if isinstance(output, Tensor) and output.requires_grad else None
             alone = len(inputs) == 1 and not named
-            note(Call(name, module, x, start.version, entrances, start.in_place(x), leaves, alone), output)
+            kind = x.device.type
+            autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+            note(Call(name, module, x, start.version, entrances, start.in_place(x), leaves, alone, autocast), output)
 
     return hook
