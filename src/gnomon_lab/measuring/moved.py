@@ -163,8 +163,7 @@ def as_page(moved: Moved) -> Report:
         ),
         *(f"Skipped: {path}. Reason: {reason}" for path, reason in moved.skipped.items()),
     ]
-    words = explanations(moved.names)
-    rows = tuple((": ".join(filter(None, (name, words[name]))), *ends(moved.points(name), at)) for name in moved.names)
+    rows = tuple((name, *ends(moved.points(name), at)) for name in moved.names)
     verdicts = {"": moved.worth}
     answer = in_sight(verdicts)
     count, span = f"{len(at):,} checkpoints", f"Steps {at[0]:,} to {at[-1]:,}"
@@ -174,7 +173,7 @@ def as_page(moved: Moved) -> Report:
         title=f"{count} at {setting['data']}",
         summary=f"{span}, {in_samples(setting['samples'])}{of_accuracy(moved)}.",
         introduction="\n\n".join(paragraphs),
-        table=Table(("", "first", "last", "lowest", "highest"), rows),
+        table=Table(("", "first", "last", "lowest", "highest"), rows, explanations(moved.names)),
         worth=answer,
         figures=figures(moved),
         details={

@@ -166,6 +166,8 @@ def of_arrays(path: Path, samples: int | None) -> Data:
             f"{got} in {path}",
             "Save x=..., and labels=... beside it.",
         )
+    if arrays.keys() >= {"labels", "y"}:
+        raise DataError("--data", "an array labels, or y", f"both in {path}", "Save one of them.")
     rows = arrays["x"].shape[0]
     n = count(samples, rows, str(path))
     labels = arrays.get("labels", arrays.get("y"))

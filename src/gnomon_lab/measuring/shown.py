@@ -94,13 +94,11 @@ def as_report(summary: Summary) -> Report:
         *([f"Caution: {setting['outputs']}."] if setting["outputs"] else []),
         *(f"Left out: {', '.join(names)}. Reason: {reason}." for reason, names in by_reason(summary.left_out).items()),
     ]
-    words = explanations(values)
-    rows = tuple((": ".join(filter(None, (row[0], words[row[0]]))), *row[1:]) for row in summary.rows())
     return Report(
         title=f"{setting['checkpoint']} at {setting['data']}",
         summary=f"{in_samples(setting['samples'])}{accuracy}.",
         introduction="\n\n".join(paragraphs),
-        table=Table(("", *COLUMNS), rows),
+        table=Table(("", *COLUMNS), tuple(summary.rows()), explanations(values)),
         figures=figures(values, setting["samples"]),
         details={"setting": setting, "seconds": summary.measured.seconds, "made with": machine()},
     )
@@ -152,9 +150,8 @@ def of_samples(name: str, value: Tensor, samples: int) -> bool:
 
 
 def title_of(name: str) -> str:
-    """The title of a quantity's panel."""
-    words = name.replace("_", " ")
-    return words[:1].upper() + words[1:]
+    """The title of a quantity's panel, as `gnomon watch` and `History.plot` write it."""
+    return name.replace("_", " ")
 
 
 def share_axis(name: str, values: Sequence[float]) -> tuple[float, float] | None:

@@ -27,6 +27,7 @@ class Table:
     Attributes:
         columns: the headings; the first column names the rows.
         rows: the cells, as they are shown.
+        notes: what is said of a row below its name, by that name.
 
     Raises:
         EmptyError: if there is no column or no row.
@@ -35,6 +36,7 @@ class Table:
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    notes: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.columns or not self.rows:
