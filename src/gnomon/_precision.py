@@ -68,6 +68,11 @@ def autocasting() -> list[str]:
     return [kind for kind in AUTOCAST if torch.is_autocast_enabled(kind)]
 
 
+def autocast_dtype(device: torch.device) -> torch.dtype | None:
+    """The dtype in which autocast has products on this device computed; None if it is off."""
+    return torch.get_autocast_dtype(device.type) if device.type in autocasting() else None
+
+
 def half_as_single(function: Callable[P, R]) -> Callable[P, R]:
     """As `full_precision`; also converts half precision to float32, and the result back to half precision.
 

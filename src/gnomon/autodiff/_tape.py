@@ -15,6 +15,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
+from gnomon._precision import autocast_dtype
 from gnomon.autodiff._convolutions import towards_inputs
 from gnomon.autodiff._run import Model, outputs_of, recorded, run
 from gnomon.errors import UnsupportedModuleError
@@ -292,8 +293,7 @@ def _noted(
             entrances = tuple(edge for _, edge, _ in start.views)
             leaves = get_gradient_edge(output) if isinstance(output, Tensor) and output.requires_grad else None
             alone = len(inputs) == 1 and not named
-            kind = x.device.type
-            autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
-            note(Call(name, module, x, start.version, entrances, start.in_place(x), leaves, alone, autocast), output)
+            in_place, autocast = start.in_place(x), autocast_dtype(x.device)
+            note(Call(name, module, x, start.version, entrances, in_place, leaves, alone, autocast), output)
 
     return hook
