@@ -46,9 +46,9 @@ def mapped(
     return next((found for found in maps if follow(logits, found)), None)
 
 
-def rounded(logits: Float[Tensor, "n c"], autocast: torch.dtype | None) -> Float[Tensor, "n c"]:
-    """The logits as a layer under autocast output them: in half precision, even if they became float32 later."""
-    return logits if autocast is None else logits.to(autocast)
+def rounded(output: Tensor, autocast: torch.dtype | None) -> Tensor:
+    """What a layer under autocast put out, as it was: in half precision, even if it became float32 later."""
+    return output if autocast is None else output.to(autocast)
 
 
 def _weights_and_biases(layer: nn.Module, classes: int) -> Iterator[tuple[Float[Tensor, "c p"], Tensor | None]]:
