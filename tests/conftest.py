@@ -1,7 +1,9 @@
+import functools
 import gc
 import os
 from pathlib import Path
 
+import jaxtyping
 import pytest
 import torch
 
@@ -11,6 +13,24 @@ torch.set_num_threads(1)
 
 
 UNITS = Path(__file__).parent / "unit"
+
+
+def pytest_configure(config):
+    """Shapes are checked where a function names them; jaxtyping would wrap all, those within others at every call."""
+    if config.getoption("jaxtyping_packages", None):
+        jaxtyping.jaxtyped = functools.partial(_where_named, jaxtyping.jaxtyped)
+
+
+def _where_named(jaxtyped, *context, **typechecker):
+    """What the import hook writes above every function and class of gnomon."""
+    checked = jaxtyped(*context, **typechecker)
+    return checked if context else lambda each: checked(each) if _names_shapes(each) else each
+
+
+def _names_shapes(each):
+    function = each.__init__ if isinstance(each, type) else getattr(each, "__func__", getattr(each, "fget", each))
+    kinds = getattr(function, "__annotations__", {}).values()
+    return "<locals>" not in function.__qualname__ and any("jaxtyping." in repr(kind) for kind in kinds)
 
 
 @pytest.fixture

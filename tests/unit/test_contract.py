@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 import torch
+from jaxtyping import TypeCheckError
 from torch import Tensor
 
 import gnomon
@@ -51,6 +52,13 @@ def detached(value):
 def test_every_quantity_has_a_row():
     assert set(FUNCTIONS) == set(CONTRACTS)
     assert set(measure.__all__) <= set(gnomon.__all__)
+
+
+def test_shapes_are_checked_at_run_time_where_that_is_asked_for(pytestconfig):
+    asked = pytestconfig.getoption("jaxtyping_packages", None)
+    kind, message = (TypeCheckError, "margin") if asked else (ShapeError, r"margin\(logits\): expected at least 2 axes")
+    with pytest.raises(kind, match=message):
+        gnomon.margin(torch.zeros(3), torch.tensor([0, 1, 2]))
 
 
 @every_contract
@@ -104,6 +112,7 @@ def test_inputs_are_untouched(contract):
     torch.testing.assert_close(given, before, rtol=0, atol=0)
 
 
+@pytest.mark.once
 @named(lambda contract: contract.differentiable)
 def test_gradient(name):
     """In each floating tensor; in moments and Gram matrices by way of the rows that they are of."""
