@@ -4,6 +4,7 @@ import importlib.util
 import shutil
 import tarfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -54,11 +55,12 @@ def test_what_is_kept_can_be_read_and_judged(archive, tmp_path):
     assert [found.digest for found in runs if not found.has_one_of(shown.settings)] == ALSO.get(shown.name, [])
     kept = {f"{shown.name}/{found.digest}-{seed}" for found in runs for seed in (f"seed{found.seed}", "seeds")}
     figures, by_folder = tool("figures"), {"/".join(found.folder.parts[-2:]): found for found in runs}
+    figures_in = cache(lambda folder: list(figures.figures_of(by_folder, folder)))
     for name, place in figures.FIGURES.items():
         folder, _, wanted = place.rpartition("/")
         if folder.startswith(f"{shown.name}/"):
             assert folder in kept
-            (figure,) = (one for one in figures.figures_of(by_folder, folder) if one.name == wanted)
+            (figure,) = (one for one in figures_in(folder) if one.name == wanted)
             drawn = (ROOT / "docs" / "assets" / f"{name}.svg").read_text(encoding="utf-8")
             assert [said for said in (figure.title, figure.caption) if escape(said) not in drawn] == [], name
     for seeds in by_setting.values():

@@ -405,7 +405,7 @@ def lines_of(act, counted, interrupted=None):
 @pytest.mark.once
 @pytest.mark.parametrize("build", [scaling, without_scaling])
 def test_an_interrupt_at_any_line_leaves_nothing_behind(build):
-    """A sample of the lines of gnomon, and of what it calls in torch and of the network: about a hundred of each."""
+    """A sample of the lines of gnomon, and of what it calls in torch and of the network: about fifty of each."""
     torch.manual_seed(0)
     part, quantities = build()
     body = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Tanh(), part, Merging(4, 4))
@@ -418,7 +418,7 @@ def test_an_interrupt_at_any_line_leaves_nothing_behind(build):
     assert any(held != (id(None), None) for held in before["grad"].values())
     for counted in (lambda name: name.startswith(SOURCE), lambda name: True):
         lines = lines_of(probe.read, counted)
-        places, interrupted = range(1, lines, lines // 100), 0
+        places, interrupted = range(1, lines, lines // 50), 0
         for line in places:
             try:
                 lines_of(probe.read, counted, line)
