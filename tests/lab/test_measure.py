@@ -266,7 +266,20 @@ def test_whole_network_is_refused(folder, complaint):
     assert "asks to call torch.nn.modules" in complaint("whole.pt")
 
 
-@pytest.mark.parametrize(("name", "content"), [("cut.pt", None), ("text.pt", b"hello"), ("empty.safetensors", b"")])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"hello", "or one of safetensors whose name says so, got other.pt, which begins as neither does. Name"),
+        (b"", "got other.pt, which is empty. Name a checkpoint"),
+        (pickle.dumps({"weight": 1.0}, 4), "got other.pt, a pickle of more than tensors; it was refused"),
+    ],
+)
+def test_what_torch_never_wrote_is_said_to_be_so(folder, complaint, content, said):
+    Path("other.pt").write_bytes(content)
+    assert said in complaint("other.pt")
+
+
+@pytest.mark.parametrize(("name", "content"), [("cut.pt", None), ("empty.safetensors", b"")])
 def test_damaged_checkpoints_are_one_line(folder, complaint, name, content):
     Path(name).write_bytes(Path("small.pt").read_bytes()[:300] if content is None else content)
     assert f"expected a whole file of {'safetensors' if 'safe' in name else 'torch.save'}, got" in complaint(name)

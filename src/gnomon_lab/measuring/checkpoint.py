@@ -22,6 +22,8 @@ from gnomon_lab.runs.checkpoint import State, load_checkpoint
 
 ZIP = b"PK\x03\x04"
 """How the archives that `torch.save` writes begin."""
+PICKLE = b"\x80"
+"""How the files begin that it wrote before, and pickles of other programs."""
 PATHS = ((pathlib.PosixPath, "pathlib.PosixPath"), (pathlib.PosixPath, "pathlib._local.PosixPath"))
 """By either of the names that they have in different versions of Python."""
 NUMPY = (
@@ -103,12 +105,12 @@ def from_torch(path: Path, *, mapped: bool = False) -> State:
                 )
     except pickle.UnpicklingError as cause:
         # Its own message advises to run the file.
-        named = re.search(r"GLOBAL (\S+)", str(cause))
+        called = re.search(r"GLOBAL (\S+)", str(cause))
+        asks = f"which asks to call {called[1]} when it is opened" if called else "a pickle of more than tensors"
         raise CheckpointError(
             "checkpoint",
             "a file of tensors",
-            f"{path}, which asks to call {(named[1] if named else 'what is not known')} when it is opened; "
-            "it was refused, and nothing of it was run",
+            f"{path}, {asks}; it was refused, and nothing of it was run",
             "Where you trust it, save the weights alone: torch.save(model.state_dict(), ...), or safetensors.",
         ) from cause
     except GnomonError:
@@ -135,12 +137,20 @@ def as_stored(path: Path, *, whole: bool) -> bool:
         Whether it is an archive: older files are not.
 
     Raises:
-        CheckpointError: if it grows, or its contents are not those it was written with.
+        CheckpointError: if it is neither, grows, or its contents are not those it was written with.
         zipfile.BadZipFile: if the archive is incomplete.
     """
     with path.open("rb") as file:
-        if file.read(len(ZIP)) != ZIP:
-            return False
+        beginning = file.read(len(ZIP))
+    if beginning != ZIP and not beginning.startswith(PICKLE):
+        raise CheckpointError(
+            "checkpoint",
+            "a file of torch.save, or one of safetensors whose name says so",
+            f"{path}, which begins as neither does" if beginning else f"{path}, which is empty",
+            "Name a checkpoint, or save one: torch.save(model.state_dict(), ...).",
+        )
+    if beginning != ZIP:
+        return False
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         small, large = path.stat().st_size, sum(member.file_size for member in members)
