@@ -57,7 +57,7 @@ class Kind:
                 got += f" of shape {tuple(value.shape)}"
             otherwise = "Pass one." if number or self.dtypes is None else "Convert it to a tensor."
             advice = "Pass its name." if str in self.others else otherwise
-            raise ArgumentTypeError(name, self.expected, got, advice)
+            raise ArgumentTypeError(name, self.expected, got, self._of_a_path(value) or advice)
 
     def _is_one(self, value: object) -> bool:
         """Whether it is of one of the other classes; a name is no sequence of its letters, a number none of itself."""
@@ -67,6 +67,11 @@ class Kind:
         if isinstance(value, Tensor | np.ndarray) and value.ndim == 0:  # iterable by its class, but not in fact
             return numbers.Real in others and is_number(value)
         return isinstance(value, others) or (numbers.Real in others and is_number(value))
+
+    def _of_a_path(self, value: object) -> str:
+        """How one is made of a path, as a history is of its file's; empty if it is not."""
+        made = [of for of in self.others or () if "path" in getattr(of.__init__, "__annotations__", ())]
+        return f"Pass {made[0].__name__}({str(value)!r})." if made and isinstance(value, str | PathLike) else ""
 
 
 def kinds_of(function: Callable[..., object]) -> dict[str, Kind]:

@@ -569,7 +569,7 @@ def test_what_no_probe_can_be_made_of_is_said(change, message):
         ({"max_overhead": "5%"}, r"^Probe\(max_overhead\): expected a number, got str"),
         ({"memory": torch.ones(2)}, r"^Probe\(memory\): expected a number, got Tensor of shape \(2,\)"),
         ({"schedule": 100}, r"^Probe\(schedule\): expected a function, got int\. Pass one\."),
-        ({"history": "run.jsonl"}, r"^Probe\(history\): expected a History, got str"),
+        ({"history": "run.jsonl"}, r"^Probe\(history\): expected a History, got str. Pass History\('run.jsonl'\)\."),
     ],
 )
 def test_settings_of_another_kind_are_named(change, message):

@@ -211,7 +211,7 @@ class Probe:
         return any(map(self.schedule, [step] if since is None else range(since + 1, step + 1)))
 
     def read(self, step: int = 0) -> Reading:
-        """A reading now, whatever the schedule and the budget say.
+        """A reading now, whatever the schedule and the budget say; `history.append` would keep it.
 
         Raises:
             GnomonError: if a quantity has no value.

@@ -43,7 +43,7 @@ def _advice(names: Sequence[str], wanted: Sequence[str]) -> str:
     """Another split that has what is wanted, if there is one."""
     others = [name.removesuffix(f"/{wanted[0]}") for name in names if name.endswith(f"/{wanted[0]}")]
     whole = [other for other in others if all(f"{other}/{name}" in names for name in wanted)]
-    return f"Pass split={whole[0]!r}." if whole else "Measure them too."
+    return f"Pass split={whole[0]!r}." if whole else "Measure them too; of a regression there is no verdict."
 
 
 def _last_of(rows: Sequence[Row], names: Sequence[str]) -> Row:

@@ -21,7 +21,8 @@ def worth(history: History, split: str = "train", validation: str = "validation"
         return history.verdict(split, validation)
     except RangeError as error:
         where = "" if error.argument == "split" else f" in {error.argument}"
-        return f"No verdict: the readings lack {error.expected}{where}."
+        regression = " Of a regression there is none." if "accuracy" in error.expected else ""
+        return f"No verdict: the readings lack {error.expected}{where}.{regression}"
 
 
 def sentences(found: Verdict | str) -> list[str]:
