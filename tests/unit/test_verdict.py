@@ -310,7 +310,9 @@ def test_a_split_that_is_not_there_is_named(made_up):
     with pytest.raises(RangeError, match=r"expected train/accuracy, .* Pass split='seen'\."):
         renamed.verdict()
     assert renamed.verdict("seen").evidence == history().verdict().evidence
-    with pytest.raises(RangeError, match=r"expected train/accuracy, .*, got no readings\. Measure them too; of a regression"):
+    with pytest.raises(
+        RangeError, match=r"expected train/accuracy, .*, got no readings\. Measure them too; of a regression"
+    ):
         History().verdict()
 
 
