@@ -70,7 +70,7 @@ class Kind:
 
     def _of_a_path(self, value: object) -> str:
         """How one is made of a path, as a history is of its file's; empty if it is not."""
-        made = [of for of in self.others or () if "path" in getattr(of.__init__, "__annotations__", ())]
+        made = [of for of in self.others or () if "path" in getattr(vars(of).get("__init__"), "__annotations__", ())]
         return f"Pass {made[0].__name__}({str(value)!r})." if made and isinstance(value, str | PathLike) else ""
 
 

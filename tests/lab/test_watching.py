@@ -276,6 +276,9 @@ def test_reading_stops_when_its_time_is_over_and_goes_on(tmp_path, monkeypatch):
         ([(("digits", "1"), None), (("digits", "2"), None)], ["1", "2"]),
         ([(("x", "digits", "1"), None), (("x", "rank", "1"), "A")], ["digits/1", "rank/1, A"]),
         ([(("a",), None), (("a", "b"), None)], ["a", "a/b"]),
+        ([(("805ddd2f-seed0",), "A"), (("805ddd2f-seed1",), "A")], ["seed 0, A", "seed 1, A"]),
+        ([(("805ddd2f-seed0",), "A"), (("d4128b74-seed1",), "A")], ["805ddd2f-seed0, A", "d4128b74-seed1, A"]),
+        ([(("805ddd2f-seed0",), "A"), (("mine",), None)], ["805ddd2f-seed0, A", "mine"]),
     ],
 )  # fmt: skip
 def test_curves_are_called_by_what_tells_them_apart(found, labels):

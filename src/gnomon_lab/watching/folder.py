@@ -19,6 +19,8 @@ RARELY = 20
 """How long to wait before looking for new files again, as a multiple of how long looking takes."""
 EXAMPLES = 6
 """Names of quantities that are given where none is as wanted."""
+RUN = re.compile(r"(?P<setting>[0-9a-f]{8})-seed(?P<seed>\d+)")
+"""A run's folder."""
 
 
 @dataclass(frozen=True)
@@ -193,12 +195,17 @@ def _as_counted(path: Path) -> list[str | int]:
 
 
 def labelled(found: Sequence[tuple[tuple[str, ...], str | None]]) -> list[str]:
-    """What each is called: the folders that not all have in common, and its arm."""
+    """What each is called: the folders that not all have in common, of runs of one setting the seed, and its arm."""
     names = [name for name, _ in found]
     if len(set(names)) > 1:
         above = zip(*(name[:-1] for name in names), strict=False)
         common = len([*itertools.takewhile(lambda folders: len(set(folders)) == 1, above)])
         names = [name[common:] for name in names]
+        runs = [RUN.fullmatch(name[-1]) for name in names]
+        if len({run and run["setting"] for run in runs}) == 1:
+            names = [
+                (*name[:-1], f"seed {run['seed']}" if run else name[-1]) for name, run in zip(names, runs, strict=True)
+            ]
     elif any(arm for _, arm in found):
         names = [()] * len(names)
     return [", ".join(filter(None, ("/".join(name), arm))) for name, (_, arm) in zip(names, found, strict=True)]
