@@ -53,9 +53,7 @@ def test_an_arm_that_was_read_otherwise_says_what_it_lacks(tmp_path, capsys):
     assert out.startswith("whole: ")
     assert "\npart: No verdict: the readings lack train/log_probability, train/parameter_norm, " in out
     assert main([str(path), "--split", "held out"]) == 1
-    out = capsys.readouterr().out
-    assert out.startswith("No verdict: the readings lack held out/accuracy, "), "once for both"
-    assert out.endswith(". Of a regression there is none.\n")
+    assert capsys.readouterr().out.startswith("No verdict: the readings lack held out/accuracy, "), "once for both"
 
 
 def test_a_validation_split_that_was_not_read_is_refused(tmp_path, capsys):

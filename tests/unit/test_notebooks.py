@@ -42,6 +42,7 @@ def test_the_first_notebook_runs_and_prints_what_it_holds():
     """In this process, which has imported torch."""
     held = cells(nbformat.read(FOLDER / "first-reading.ipynb", as_version=4))
     own = {"__name__": "notebook"}
+    plt.close("all")
     with redirect_stdout(StringIO()) as said:
         for cell in held:
             exec(cell.source, own)

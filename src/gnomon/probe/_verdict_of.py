@@ -40,10 +40,13 @@ def _before(names: Sequence[str], wanted: Sequence[str], split: str) -> str:
 
 
 def _advice(names: Sequence[str], wanted: Sequence[str]) -> str:
-    """Another split that has what is wanted, if there is one."""
+    """Another split that has what is wanted, if there is one; and for which networks a verdict is."""
     others = [name.removesuffix(f"/{wanted[0]}") for name in names if name.endswith(f"/{wanted[0]}")]
     whole = [other for other in others if all(f"{other}/{name}" in names for name in wanted)]
-    return f"Pass split={whole[0]!r}." if whole else "Measure them too; of a regression there is no verdict."
+    if whole:
+        return f"Pass split={whole[0]!r}."
+    classifies = not names or any(name.rpartition("/")[2] == "accuracy" for name in names)
+    return "Measure them too." if classifies else "Measure them too; a verdict is of networks that classify."
 
 
 def _last_of(rows: Sequence[Row], names: Sequence[str]) -> Row:

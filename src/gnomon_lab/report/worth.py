@@ -21,8 +21,9 @@ def worth(history: History, split: str = "train", validation: str = "validation"
         return history.verdict(split, validation)
     except RangeError as error:
         where = "" if error.argument == "split" else f" in {error.argument}"
-        regression = " Of a regression there is none." if "accuracy" in error.expected else ""
-        return f"No verdict: the readings lack {error.expected}{where}.{regression}"
+        classifies = any(name.rpartition("/")[2] == "accuracy" for name in history.names)
+        otherwise = "" if classifies else " A verdict is of networks that classify."
+        return f"No verdict: the readings lack {error.expected}{where}.{otherwise}"
 
 
 def sentences(found: Verdict | str) -> list[str]:
