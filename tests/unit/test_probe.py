@@ -3,11 +3,12 @@
 import functools
 import math
 from contextlib import nullcontext
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import gnomon
 from gnomon import Probe, accuracy, at, centroid_alignment, every, explained_variance_ratio, log_spaced
@@ -257,7 +258,7 @@ def test_bad_quantities_are_named():
         Probe(model, (x, torch.zeros(4)), [accuracy])
     with pytest.raises(ArgumentTypeError, match=r"expected real numbers from f, got complex ones\. Return its abs"):
         Probe(model, x, {"f": lambda x: torch.complex(x, x)}).read()
-    with pytest.raises(ShapeError, match=r"expected a tensor, a number or a dataclass of tensors from f, got list"):
+    with pytest.raises(ShapeError, match=r"expected a tensor, a number or a dataclass of these from f, got list"):
         Probe(model, x, {"f": lambda x: [1.0]}).read()
     with pytest.raises(RangeError, match=r"expected functions that have a name, got a lambda\. Pass a mapping"):
         Probe(model, x, [lambda x: x])
@@ -279,6 +280,26 @@ def test_a_number_that_a_function_returns_is_a_value_in_float64(number):
     reading = Probe(model, x, [twice, own]).read()
     torch.testing.assert_close(reading.values["own"], torch.tensor(float(number), dtype=torch.float64))
     assert reading.scalars() == {"twice": 2 * float(number), "own": float(number)}
+
+
+def test_numbers_in_a_dataclass_are_values_beside_its_tensors():
+    @dataclass(frozen=True)
+    class Own:
+        mean: Tensor
+        largest: float
+        count: int
+
+    def own(logits):
+        return Own(logits.mean(), logits.max().item(), len(logits))
+
+    model, x = zoo("mlp")
+    probe = Probe(model, x, [own])
+    numbers = probe(0).scalars()
+    torch.testing.assert_close(numbers["own.largest"], model(x).max().item())
+    assert (list(numbers), numbers["own.count"]) == (["own.mean", "own.largest", "own.count"], len(x))
+    assert set(probe.history.names) == set(numbers)
+    with pytest.raises(ArgumentTypeError, match=r"expected real numbers from f, got complex ones"):
+        Probe(model, x, {"f": lambda logits: Own(logits.mean(), 1j, 2)}).read()
 
 
 def test_a_function_that_takes_gradients_without_them_is_told_how():

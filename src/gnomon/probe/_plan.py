@@ -3,23 +3,20 @@
 import difflib
 import graphlib
 import inspect
-import numbers
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 
-import numpy as np
-import torch
 from torch import Tensor, nn
 
 from gnomon.autodiff import OBSERVATIONS, Layer, Positions
 from gnomon.errors import ArgumentTypeError, EmptyError, RangeError, ShapeError
 from gnomon.measure import centroid
 from gnomon.probe._derived import DERIVED, QUANTITIES, across_layers, own
-from gnomon.probe._reading import Value
+from gnomon.probe._reading import Value, as_tensor
 
 Quantity = Callable[..., object]
-"""A function whose argument names say what it uses; it returns a tensor, a number or a frozen dataclass of tensors."""
+"""A function whose argument names say what it uses; it returns a tensor, a number or a frozen dataclass of these."""
 Quantities = Sequence[Quantity] | Mapping[str, Quantity]
 """Quantities, under their own names or others."""
 MAY_BE_SETTINGS = {*QUANTITIES, "head", "positions"}
@@ -239,20 +236,19 @@ def presentable(name: str, value: object) -> Value:
         ArgumentTypeError: if it is of complex numbers, of which a log would keep the real parts alone.
     """
     parts = [getattr(value, each.name) for each in fields(value)] if is_dataclass(value) else [value]
-    if any(isinstance(part, Tensor) and part.is_complex() for part in parts):
+    if any(isinstance(part, complex) or (isinstance(part, Tensor) and part.is_complex()) for part in parts):
         raise ArgumentTypeError(
             "quantities",
             f"real numbers from {name}",
             "complex ones",
             "Return its abs(), or real and imag in a dataclass.",
         )
+    value = as_tensor(value)
     if isinstance(value, Tensor) or (is_dataclass(value) and not isinstance(value, type)):
         return value
-    if isinstance(value, numbers.Real | np.bool_):
-        return torch.tensor(float(value), dtype=torch.float64, device="cpu")
     raise ShapeError(
         "quantities",
-        f"a tensor, a number or a dataclass of tensors from {name}",
+        f"a tensor, a number or a dataclass of these from {name}",
         type(value).__name__,
         "Return one.",
     )

@@ -3,8 +3,10 @@
 import sys
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from gnomon.probe._history import History
 
 Value = Any
-"""A tensor, or a frozen dataclass of tensors."""
+"""A tensor, or a frozen dataclass of tensors and numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,9 +168,17 @@ def tensors(values: dict[str, Value]) -> dict[str, Tensor]:
         elif isinstance(value, Estimate):
             found |= {name: value.value, f"{name}.error": value.error}
         else:
-            parts = {f"{name}.{field.name}": getattr(value, field.name) for field in fields(value) if field.repr}
+            named = {f"{name}.{field.name}": getattr(value, field.name) for field in fields(value) if field.repr}
+            parts = {place: as_tensor(part) for place, part in named.items()}
             found |= tensors({place: part for place, part in parts.items() if isinstance(part, Tensor | Estimate)})
     return found
+
+
+def as_tensor(value: object) -> object:
+    """A number of Python or NumPy as a tensor in float64; anything else as it is."""
+    if isinstance(value, Real | np.bool_):
+        return torch.tensor(float(value), dtype=torch.float64, device="cpu")
+    return value
 
 
 def apart(value: Value, live: Set[int]) -> Value:

@@ -11,7 +11,7 @@ from gnomon.history import corpus
 from gnomon.probe import about, plan
 
 Quantity = Callable[..., object]
-"""From what its argument names request to a tensor or a dataclass of tensors."""
+"""From what its argument names request to a tensor, or a dataclass of tensors and numbers."""
 
 GIVEN = ("x", "labels", "model", "parameters", "memory", "head", "positions")
 DEFAULT: tuple[Quantity, ...] = (
