@@ -9,7 +9,7 @@ wait for one of its values is noted.
 import copy
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
-from torch.utils._pytree import tree_leaves, tree_map
 from torchmetrics import Metric
 
 import gnomon
@@ -112,8 +111,7 @@ def standin() -> Iterator[None]:
 
 def carried_out(operation: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """An operation on the processor's tensors, its results on the device that they belong to."""
-    given = tree_leaves((args, kwargs))
-    there = any(isinstance(part, There) for part in given)
+    there = any(isinstance(part, There) for part in parts_of((*args, *kwargs.values())))
     wanted = kwargs.get("device")
     to = DEVICE if there and wanted is None else torch.device(wanted or "cpu")
     if there and waits(operation, args, to):
@@ -122,11 +120,25 @@ def carried_out(operation: Callable[..., Any], args: tuple[Any, ...], kwargs: di
         refuse(operation, args, kwargs)
     if to.type != "cpu" or (there and wanted is not None):
         kwargs = kwargs | ({"device": torch.device("cpu")} if wanted is not None else {})
-    result = operation(*tree_map(held, args), **tree_map(held, kwargs))
+    result = operation(*replaced(held, args), **{name: replaced(held, part) for name, part in kwargs.items()})
     if to.type != DEVICE.type:
         return result
-    result = tree_map(lambda part: There(part) if isinstance(part, Tensor) else part, result)
+    result = replaced(lambda part: There(part) if isinstance(part, Tensor) else part, result)
     return return_and_correct_aliasing(operation, args, kwargs, result) if there else result
+
+
+def parts_of(values: Iterable[Any]) -> Iterator[Any]:
+    """Operations have lists of tensors among their arguments, and nothing deeper."""
+    for value in values:
+        if isinstance(value, tuple | list):
+            yield from value
+        else:
+            yield value
+
+
+def replaced(by: Callable[[Any], Any], value: Any) -> Any:
+    """The same with all parts replaced, in the same order."""
+    return type(value)(replaced(by, part) for part in value) if isinstance(value, tuple | list) else by(value)
 
 
 def held(part: Any) -> Any:
@@ -138,7 +150,7 @@ def waits(operation: Callable[..., Any], args: tuple[Any, ...], to: torch.device
     """Whether the processor has to wait until the device is done."""
     if operation in CROSSING:
         return to.type == "cpu" or not isinstance(args[0], There)
-    masks = tree_leaves(args[1]) if operation in INDEXED else []
+    masks = args[1] if operation in INDEXED else []
     return operation in READING or any(isinstance(part, There) and part.dtype == torch.bool for part in masks)
 
 
@@ -158,7 +170,7 @@ def refuse(operation: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
     if isinstance(generator := kwargs.get("generator"), torch.Generator):
         raise RuntimeError(f"{operation}: expected a generator on {DEVICE}, got one on {generator.device}")
     looked_at = (args[0], *args[2:]) if operation in INDEXED and isinstance(args[0], There) else args
-    parts = [part for part in tree_leaves((looked_at, kwargs)) if isinstance(part, Tensor)]
+    parts = [part for part in parts_of((*looked_at, *kwargs.values())) if isinstance(part, Tensor)]
     if operation not in CROSSING and any(not isinstance(part, There) and part.ndim for part in parts):
         raise RuntimeError(f"{operation}: expected all tensors to be on the same device, got {DEVICE} and cpu")
 
