@@ -1,4 +1,4 @@
-"""Labelled images from parquet, local or on the Hugging Face hub, decoded into one tensor."""
+"""Labelled images from parquet or folders of classes, or from the Hugging Face hub, decoded into one tensor."""
 
 import io
 import warnings
@@ -15,7 +15,8 @@ from gnomon import _checks
 from gnomon._extras import extra
 from gnomon._kinds import checked
 from gnomon.data._samples import Samples
-from gnomon.data._sources import Table, find
+from gnomon.data._sources import find
+from gnomon.data._table import Table
 from gnomon.errors import DataError, EmptyError, RangeError
 
 IMAGE_COLUMNS = ("image", "images", "img")
@@ -28,17 +29,19 @@ _MOST_PIXELS = 2**26  # per image: a file of a few kB can decode to any number
 def load_images(
     name: str, split: str, *, data_dir: str | PathLike[str] | None = None, limit: int | None = None
 ) -> Samples:
-    """The images of a split and their classes, in the order in which the data set holds them.
+    """The images of a split and their classes.
 
     Searched for in the folder `<name>` of `data_dir`, then of the folder that the environment variable GNOMON_DATA
     names, then at the path `<name>`, then on the Hugging Face hub, whose downloads stay in the cache of `datasets`. The
-    five short names are never paths; a name that is absolute, or begins with `.` or `~`, is nothing else. The files of
-    a folder are `<split>.parquet` and `<split>-<number>*.parquet`, in the order of their names. Nothing is written next
-    to local data.
+    five short names are never paths; a name that is absolute, or begins with `.` or `~`, is nothing else. A folder
+    holds files `<split>.parquet` and `<split>-<number>*.parquet`, whose rows are taken in the order of these names, or,
+    if it has no such file, image files in folders `<split>/<class>`, as torchvision's `ImageFolder` reads them: classes
+    are numbered by the names of their folders, and images are taken from each class in turn. Nothing is written next to
+    local data.
 
     Args:
         name: `mnist`, `fashion_mnist`, `cifar10`, `svhn` or `stl10`; or the hub id `owner/name` of any other
-            data set of images; or the path of a folder that holds the parquet files.
+            data set of images; or the path of a folder that holds the files.
         split: usually `train` or `test`.
         data_dir: the folder of data sets to search first.
         limit: take only this many, from the first on; the others are not decoded. All if None.
@@ -50,8 +53,8 @@ def load_images(
 
     Raises:
         DataError: no such data set, folder or split, no network, or files, columns or images that cannot be read:
-            images must be PNG, JPEG, BMP, GIF, TIFF or WebP in the table itself, up to 2²⁶ pixels each. A path in their
-            place is not followed, since it could lead anywhere on this machine.
+            images must be PNG, JPEG, BMP, GIF, TIFF or WebP, up to 2²⁶ pixels each, and in parquet in the table itself:
+            a path in their place is not followed, since it could lead anywhere on this machine.
         EmptyError: the split has no rows.
         RangeError: `limit` is not whole, or not between 1 and the number of rows.
         MissingExtraError: the extra `data` is not installed, or broken.
@@ -74,7 +77,7 @@ def load_images(
     mode = ""
     pil = extra("load_images", "PIL.Image", "data")
     for row, (cell, label) in enumerate(_rows(table, image_column, label_column, count)):
-        where = f"row {row} of {table.where}"
+        where = f"row {row} of {table.where}{_file(cell)}"
         image, mode = _decode(pil, cell, mode, where)
         if row == 0:
             pixels = np.empty((count, *image.shape), dtype=np.uint8)
@@ -155,6 +158,13 @@ def _decode(pil: ModuleType, cell: object, mode: str, where: str) -> tuple[NDArr
     mode = mode or own
     pixels = np.asarray(image if image.mode == mode else image.convert(mode))
     return pixels.reshape(image.height, image.width, len(mode)), mode
+
+
+def _file(cell: object) -> str:
+    """The name of the file that an image was read from, if it is there."""
+    if not isinstance(cell, dict) or cell.get("bytes") is None or not cell.get("path"):
+        return ""
+    return f", {cell['path']!r}"
 
 
 def _named(cell: object) -> str:

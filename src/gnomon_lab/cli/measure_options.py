@@ -33,7 +33,8 @@ class Options:
 
     checkpoint: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(help=CHECKPOINT)]
     data: str
-    """digits; an .npz (x, labels) or .parquet file; a folder of parquet; mnist or similar; or a hub id owner/name."""
+    """digits; an .npz (x, labels) or .parquet file; a folder of parquet files or of classes; mnist or similar; or a hub
+    id owner/name."""
     model: Annotated[str | None, tyro.conf.arg(help=MODEL)] = None
     key: str | None = None
     """Where in the checkpoint the weights are, such as state_dict_ema or snapshots.3. Default: the usual places."""

@@ -143,9 +143,7 @@ def of_images(name: str, split: str, samples: int | None, data_dir: Path | None)
         if error.argument == "name":  # find()'s, of which this option takes more
             error.argument = "--data"
             error.expected = error.expected.replace("one of ", "digits, an .npz or .parquet file, one of ", 1)
-            if home("measure(--data)", name).is_dir():
-                error.advice = "Images in folders of classes go into one file: np.savez(path, x=…, labels=…)."
-            elif difflib.get_close_matches(name.lower(), ["digits"]):
+            if difflib.get_close_matches(name.lower(), ["digits"]):
                 error.advice = "The nearest is 'digits'."
         raise
     n = count(samples, table.rows, table.where)

@@ -1,0 +1,75 @@
+"""Images in folders of classes, `<split>/<class>/…`, as torchvision's ImageFolder and the hub's `imagefolder` do."""
+
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from gnomon._extras import extra
+from gnomon.data._table import Table, line, no_split
+from gnomon.errors import DataError
+
+_BATCH = 64  # files held in memory at once
+_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
+
+
+def of_class_folders(folder: Path, split: str) -> Table:
+    """The table of a split in a folder without parquet files: one image of each class in turn."""
+    arrow = extra("load_images", "pyarrow", "data")
+    splits = [path.name for path in _folders(folder) if _folders(path)]
+    if not splits:
+        raise _nothing(folder)
+    if split not in splits:
+        raise no_split(folder, split, splits, f"the folder {split}")
+    images = _by_turns(folder / split)
+
+    def batches(_: Sequence[str]) -> Iterator[Any]:
+        for start in range(0, len(images), _BATCH):
+            part = images[start : start + _BATCH]
+            cells = [{"bytes": _content(path), "path": str(path)} for path, _ in part]
+            yield arrow.RecordBatch.from_pydict({"image": cells, "label": [rank for _, rank in part]})
+
+    return Table(f"{folder} ({split})", len(images), ["image", "label"], batches, tuple(path for path, _ in images))
+
+
+def _folders(folder: Path) -> list[Path]:
+    """The folders in a folder, by name, without hidden ones."""
+    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def _by_turns(folder: Path) -> list[tuple[Path, int]]:
+    """The images in a folder of classes and the rank of their class by name, so ordered that the first have all."""
+    classes = []
+    for rank, of_class in enumerate(_folders(folder)):
+        paths = sorted(path for path in of_class.rglob("[!.]*") if path.suffix.lower() in _SUFFIXES)
+        if not paths:
+            raise DataError(
+                "name",
+                "images in the folder of each class",
+                f"none in {str(of_class)!r}",
+                "Remove it, or add its images: classes are numbered by the names of their folders.",
+            )
+        classes.append([(path, rank) for path in paths])
+    return [image for turn in zip_longest(*classes) for image in turn if image is not None]
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of an image's file."""
+    if not path.is_file():  # opening a pipe would never end
+        raise DataError("name", "a file", repr(str(path)), "Put the image there.")
+    try:
+        return path.read_bytes()
+    except OSError as cause:
+        raise DataError("name", "a readable file", f"{str(path)!r} ({line(cause)})", "Copy it again.") from cause
+
+
+def _nothing(folder: Path) -> DataError:
+    """The error for a folder without data, or for one that is itself that of a split."""
+    expected = f"files <split>.parquet or <split>-<number>*.parquet, or folders <split>/<class>, in {str(folder)!r}"
+    if not (found := _folders(folder)):
+        return DataError("name", expected, "none", "Put them there, or name another folder.")
+    got = f"folders without folders, such as {found[0].name!r}"
+    here = folder.absolute()
+    return DataError(
+        "name", expected, got, f"If they are classes, name {str(here.parent)!r} and the split {here.name!r}."
+    )

@@ -1,0 +1,119 @@
+"""Images in folders of classes, made on the spot."""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.testing import assert_close
+
+from gnomon.data import load_images
+from gnomon.errors import DataError
+
+
+@pytest.fixture(autouse=True)
+def _no_data_directory(monkeypatch):
+    monkeypatch.delenv("GNOMON_DATA", raising=False)
+
+
+def write(path, shade, *, size=(5, 4)):
+    """An image of one shade, whose file names may be anything below the class's folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.full(size, shade, dtype=np.uint8)).save(path)
+
+
+def shades(samples):
+    """The shade of each image, all of whose pixels have it."""
+    flat = samples.x.flatten(1) * 255
+    assert_close(flat, flat[:, :1].expand_as(flat), rtol=0, atol=0)
+    return flat[:, 0].round().int().tolist()
+
+
+@pytest.fixture
+def pets(tmp_path):
+    """Three cats, one dog and two owls for training, one of which lies deeper, and one cat for validation."""
+    for i, name in enumerate(("cat/a.png", "cat/b.PNG", "cat/c.bmp", "dog/0.png", "owl/deep/er/x.tif", "owl/y.png")):
+        write(tmp_path / "train" / name, 10 * i)
+    write(tmp_path / "val" / "cat" / "a.png", 200)
+    return tmp_path
+
+
+def test_classes_are_numbered_by_name_and_come_by_turns(pets):
+    out = load_images(str(pets), "train")
+    assert out.labels.tolist() == [0, 1, 2, 0, 2, 0]
+    assert shades(out) == [0, 30, 40, 10, 50, 20]
+    assert out.x.shape == (6, 1, 5, 4)
+    assert shades(load_images(str(pets), "val")) == [200]
+
+
+def test_numbered_folders_are_in_the_order_of_torchvision(tmp_path):
+    for name in ("10", "2", "1"):
+        write(tmp_path / "train" / name / "0.png", int(name))
+    assert shades(load_images(str(tmp_path), "train")) == [1, 10, 2]
+
+
+@pytest.mark.parametrize("limit", [1, 3, 5])
+def test_limit_reads_no_more(pets, limit):
+    whole = load_images(str(pets), "train")
+    (pets / "train" / "cat" / "c.bmp").write_bytes(b"not an image")
+    out = load_images(str(pets), "train", limit=limit)
+    assert_close(out.x, whole.x[:limit], rtol=0, atol=0)
+    assert_close(out.labels, whole.labels[:limit], rtol=0, atol=0)
+    with pytest.raises(DataError, match=r"readable image, got UnidentifiedImageError at row 5 of .*, '.*cat/c\.bmp'\."):
+        load_images(str(pets), "train")
+
+
+def test_more_files_than_are_held_at_once(tmp_path):
+    for i in range(150):
+        write(tmp_path / "train" / str(i % 2) / f"{i:03}.png", i, size=(1, 1))
+    out = load_images(str(tmp_path), "train")
+    assert shades(out) == list(range(150))
+    assert_close(out.labels, torch.arange(150) % 2, rtol=0, atol=0)
+
+
+def test_what_is_hidden_or_no_image_does_not_count(pets):
+    (pets / "train" / ".ipynb_checkpoints").mkdir()
+    (pets / "train" / "cat" / "._a.png").write_bytes(b"")
+    (pets / "train" / "cat" / "notes.txt").write_text("three cats")
+    (pets / "train" / "labels.csv").write_text("cat")
+    assert load_images(str(pets), "train").labels.tolist() == [0, 1, 2, 0, 2, 0]
+
+
+def test_parquet_files_come_first(pets):
+    (pets / "train.parquet").write_bytes(b"no parquet")
+    with pytest.raises(DataError, match=r"expected a readable parquet file"):
+        load_images(str(pets), "train")
+
+
+def test_an_unknown_split(pets):
+    with pytest.raises(
+        DataError, match=r"load_images\(split\): expected one of train, val, got 'test'\. .* folder test"
+    ):
+        load_images(str(pets), "test")
+
+
+def test_a_folder_of_a_split_says_how_it_is_named(pets, monkeypatch):
+    monkeypatch.chdir(pets / "val")
+    with pytest.raises(
+        DataError, match=rf"got folders without folders, such as 'cat'\. .* name '{pets}' and the split 'val'\."
+    ):
+        load_images(".", "val")
+
+
+def test_a_class_without_images(pets):
+    (pets / "train" / "bat").mkdir()
+    with pytest.raises(DataError, match=r"expected images in the folder of each class, got none in '.*/train/bat'\."):
+        load_images(str(pets), "train")
+
+
+def test_a_pipe_in_the_place_of_an_image_is_not_opened(pets):
+    os.mkfifo(pets / "train" / "cat" / "d.png")
+    with pytest.raises(DataError, match=r"expected a file, got '.*cat/d\.png'\."):
+        load_images(str(pets), "train")
+
+
+def test_images_of_two_sizes_are_named(pets):
+    write(pets / "train" / "dog" / "1.png", 0, size=(6, 4))
+    with pytest.raises(DataError, match=r"got \(5, 4\) and then \(6, 4\) at row 4 of .*, '.*dog/1\.png'\."):
+        load_images(str(pets), "train")
