@@ -93,6 +93,8 @@ def test_multiplier_of_the_proof():
     printed = ((outputs * outputs.softmax(0)).sum() - outputs[0]).item() / 2
     assert multiplier == pytest.approx(-printed)
     assert printed == pytest.approx(-0.400, abs=1e-3)
+    without_brackets = (outputs * outputs.softmax(0)).sum().item() / 2 - outputs[0].item()
+    assert without_brackets == pytest.approx(-0.874, abs=1e-3)
 
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "mse"])

@@ -8,6 +8,7 @@ import pkgutil
 import re
 from operator import attrgetter
 from pathlib import Path
+from statistics import median
 
 import pytest
 import torch
@@ -191,13 +192,15 @@ def test_centroids_are_sites_of_one_power_diagram_only_for_convex_sums():
     turned = nn.Sequential(nn.ReLU(), nn.Linear(1, 1, bias=False)).double()
     nn.init.constant_(turned[1].weight, -1)
     assert share_of_pairs_against_a_power_diagram(turned, torch.tensor([[1.0], [-1.0]]).double()) == 1
-    for seed in range(3):
+    shares = []
+    for seed in range(20):
         model = mlp((2, 16, 3), generator=torch.Generator().manual_seed(seed)).double()
         x = normal(500, 2, seed=seed)
-        assert 0.3 < share_of_pairs_against_a_power_diagram(model, x) < 0.65
+        shares.append(share_of_pairs_against_a_power_diagram(model, x))
         with torch.no_grad():
             model[2].weight.abs_()
         assert share_of_pairs_against_a_power_diagram(model, x) == 0
+    assert [round(value, 2) for value in (min(shares), median(shares), max(shares))] == [0.03, 0.47, 0.85]
 
 
 def test_omitting_biases_is_not_enough_for_zero_offsets():

@@ -1,6 +1,7 @@
 """Theorems 10 and 13: centroids by recursion and by autodiff, and the power diagram by brute force."""
 
 import itertools
+from statistics import median
 
 import pytest
 import torch
@@ -111,8 +112,12 @@ def test_theorem_10_needs_a_convex_activation():
     sites = layer_centroids(line, x).centroid[0]
     torch.testing.assert_close(sites, torch.tensor([[0.0], [1.0], [0.0]]).double())
     assert ((x[1] - x[2]) * (sites[1] - sites[2])).sum() == -2
-    assert violations(nn.Sequential(*net(3, 6, 2)[:2]), inputs(100, 3)) == 0
-    assert violations(nn.Sequential(*net(3, 6, 2, activation=nn.Hardtanh)[:2]), inputs(100, 3)) > 0.1
+    shares = []
+    for seed in range(20):
+        assert violations(nn.Sequential(*net(3, 6, 2, seed=seed)[:2]), inputs(100, 3)) == 0
+        clipped = net(3, 6, 2, seed=seed, activation=nn.Hardtanh)
+        shares.append(violations(nn.Sequential(*clipped[:2]), inputs(100, 3)))
+    assert [round(value, 2) for value in (min(shares), median(shares), max(shares))] == [0.27, 0.54, 0.79]
 
 
 def test_without_biases_the_radius_is_the_squared_centroid():

@@ -115,6 +115,8 @@ def test_the_numbers_of_the_errata():
     assert exact.run(30).distance[-1] < 1e-13
     left = [rfm(kernel_ridge, "printed").run(60).distance[-1].item() for kernel_ridge in (0.1, 0.05, 0.025, 0.0125)]
     assert [round(value, 1) for value in left] == [33.1, 12.4, 5.5, 2.6]
+    below = [rfm(kernel_ridge, "printed").run(60).distance[-1].item() for kernel_ridge in (0.004, 0.002, 0.001)]
+    assert [round(value, 2) for value in below] == [0.81, 0.40, 0.20]
     assert round(rfm(5).rate(), 3) == 0.817
     assert rfm(5).run(100).distance[-1] < 5e-8
     assert round(rfm(20).run(100).distance[-1].item(), 1) == 49.6
@@ -202,6 +204,9 @@ def test_theorem_4_4_no_kernel_of_unit_diagonal_does_better_than_the_collapsed_o
     collapsed = labels @ labels.mT
     best = objective(collapsed, labels, ridge)
     torch.testing.assert_close(best.item(), classes * samples * samples / (samples + ridge))
+    coefficients = torch.linalg.solve(collapsed + ridge * torch.eye(len(labels)).double(), labels).mT
+    least = ((coefficients @ (collapsed @ collapsed + ridge * collapsed)) * coefficients).sum()
+    torch.testing.assert_close(least - 2 * (coefficients @ collapsed @ labels).trace(), -best)
     reached = []
     for seed in range(3):
         rows = functional.normalize(normal(classes * samples, 5, seed=seed + 50))

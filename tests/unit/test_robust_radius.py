@@ -84,7 +84,8 @@ def test_theorem_3_no_other_direction_survives_more(c):
 def test_no_jacobian_of_any_rank_survives_more_than_a_step_to_zero():
     """The theorem's rank one is not needed: -x makes all outputs equal, whatever J."""
     x = normal(5).expand(10, 5)
-    assert ratio(normal(20000, 4, 5, seed=1), x[:1].expand(20000, 5)).max() <= 1
+    largest = ratio(normal(20000, 4, 5, seed=1), x[:1].expand(20000, 5)).max().item()
+    assert round(largest, 3) == 0.947
     best = ascend(lambda jacobian: jacobian, normal(10, 4, 5, seed=2), x)
     share = ratio(best, x)
     assert share.max() <= 1 + 1e-12
@@ -97,7 +98,7 @@ def test_alignment_is_not_needed():
     jacobian = c[:, None] * x[:, None] + common
     torch.testing.assert_close(ratio(jacobian, x), torch.ones(1).double())
     assert torch.linalg.matrix_rank(jacobian[0]) == 2
-    assert jacobian_alignment(jacobian, x).item() < 0.9
+    assert round(jacobian_alignment(jacobian, x).item(), 3) == 0.899
 
 
 @pytest.mark.parametrize("c", [(3.0, 3.0, 1.0), (1.0, 1.0, 1.0), (0.0, 0.0, 0.0)])
