@@ -130,11 +130,11 @@ def test_falling_releases_points_and_keeps_those_at_the_target():
 def test_falling_with_all_points_above_the_target_stops_on_the_least():
     """Where the right side jumps to 0, small gradient steps come to rest too, within one step of the point."""
     points, target, cut = [1.0, 1.5, 4.0], 0.0, 2.0
-    flow = on_a_line(points, target, cut, torch.tensor([0.5, 1e3]).double())
+    flow = on_a_line(points, target, cut, torch.tensor([0.0, 0.5, 1e3]).double())
     stop = 3 / 2 * math.log(2 / 1.5) + 3 * math.log(1.5)
     assert flow.passed.flatten().tolist() == [pytest.approx(stop), pytest.approx(3 / 2 * math.log(2 / 1.5)), 0.0]
-    assert flow.rate[1, 0] == 0
-    torch.testing.assert_close(flow.beta[1], -torch.ones(1).double())
+    torch.testing.assert_close(flow.rate.flatten(), torch.tensor([2 / 3, 1 / 3, 0]).double())
+    torch.testing.assert_close(flow.beta[2], -torch.ones(1).double())
     torch.testing.assert_close(flow.limit, -torch.ones(1).double())
     step, column = 1e-3, torch.tensor(points, dtype=torch.float64)[:, None]
     beta = torch.tensor([-cut], dtype=torch.float64, requires_grad=True)

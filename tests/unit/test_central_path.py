@@ -125,6 +125,49 @@ def test_lemma_4_is_the_gradient_without_a_projection_and_leaves_the_manifold():
     torch.testing.assert_close(-at.project(gradient, "renormalised"), moved)
 
 
+def test_the_numbers_of_the_errata():
+    """Six features of four classes of nine, from one generator: spread, class means, two directions, in this order."""
+    generator = torch.Generator().manual_seed(0)
+    spread, means, a, b = (
+        torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in ((6, 36), (6, 4), (6, 36), (6, 36))
+    )
+    features, a, b = (part.T.reshape(4, 9, 6) for part in (spread + 2 * means.repeat_interleave(9, 1), a, b))
+    features = _renormalised(features)
+
+    def sides(projection):
+        return [
+            float((_project(features, a, projection) * b).sum()),
+            float((a * _project(features, b, projection)).sum()),
+        ]
+
+    assert sides("renormalised") == pytest.approx([-6.88, -23.08], abs=0.005)
+    assert sides("orthogonal") == pytest.approx([-3.65, -3.65], abs=0.005)
+    at = Aligned(features)
+    ratios = 1 + at.omega[:-1] ** 2 / 4
+    assert ratios.tolist() == pytest.approx([11.52, 9.83, 4.46], abs=0.005)
+    gradient = at.gradient(at.X)
+    leaves = at.X @ at.C @ gradient.T + gradient @ at.C @ at.X.T
+    assert float(leaves.abs().max()) == pytest.approx(0.0024, abs=5e-5)
+    for projection, off in (("renormalised", 0.92), ("orthogonal", 2.09)):
+        flow = -at.project(gradient, projection)
+        assert float((-gradient - flow).norm() / flow.norm()) == pytest.approx(off, abs=0.005)
+    # A step with a renormalisation, section D.1.
+    moved = _renormalised(features - 1e-3 * _loss_and_gradient(features)[1])
+    found = (torch.linalg.svdvals(moved.mean(1))[:3] - at.omega[:-1]) / 1e-3
+    printed = at.omega[:-1] / (9 * (4 + at.omega[:-1] ** 2) ** 2)
+    torch.testing.assert_close(found / printed, ratios, rtol=2e-6, atol=0)
+    # The proof of lemma 2, with plus and with the printed minus.
+    step = 1e-4 * a
+    wanted, cross = _renormalised(features + step), torch.einsum("kni,knj->ij", step, _residuals(features)) / 36
+    plus, minus = (features + step - features @ (cross + sign * cross.T).T / 2 for sign in (1, -1))
+    centred = step.mean((0, 1))
+    errors = [float((wanted - formula + centred).norm()) for formula in (plus, minus)]
+    assert errors == pytest.approx([1.4e-7, 1.19e-3], rel=0.05)
+    one, late = torch.ones(1).double(), torch.tensor([1e12]).double()
+    for projection, size in (("orthogonal", 447), ("renormalised", 44_721)):
+        assert round(float(snr_growth(one, late, 10, 100, projection))) == size
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_lemma_5_holds_for_the_orthogonal_projection_only(seed):
     at = Aligned(on_manifold(seed=seed))

@@ -164,6 +164,25 @@ def test_the_printed_form_holds_for_equal_classes_only():
             torch.testing.assert_close(torch.stack(found), torch.stack([parts.nc1, parts.nc23, parts.deviation]))
 
 
+def test_classes_of_unequal_size_need_their_shares_in_the_covariance_and_the_mean_of_means_in_a_simplex():
+    """docs/errata.md, of what the paper leaves out: its classes have one size."""
+    features, labels = samples(UNEQUAL, 7)
+    moments, counts = moments_of(features, labels), torch.tensor(UNEQUAL)
+    shares, total = counts / counts.sum(), (features - features.mean(0)).mT @ (features - features.mean(0)) / 530
+    away = moments.means - features.mean(0)
+    for weights, off in ((torch.full((5,), 0.2).double(), 0.203), (shares.double(), 0.0)):
+        between = away.mT @ (weights[:, None] * away)
+        found = (moments.within_covariance.dense() + between - total).norm() / total.norm()
+        assert float(found) == pytest.approx(off, abs=5e-4)
+    simplex = torch.eye(5).double()[labels]
+    moments = moments_of(simplex, labels)
+    assert float(gnomon.equinorm(moments.centred_means)) == pytest.approx(0.1225, abs=5e-5)
+    assert float(gnomon.maximal_equiangularity(moments.centred_means)) == pytest.approx(0.1774, abs=5e-5)
+    even = moments.means - moments.means.mean(0)
+    assert float(gnomon.equinorm(even)) < 1e-15
+    assert float(gnomon.maximal_equiangularity(even)) < 1e-15
+
+
 def test_means_far_from_the_origin_cost_no_more_than_their_own_digits():
     features, labels = samples(UNEQUAL, 7)
     far = (features * 2**20).round() / 2**20 + 2**20

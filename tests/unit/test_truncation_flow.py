@@ -70,6 +70,19 @@ def test_a_truncation_flow_is_the_steepest_descent_of_one_cluster(q):
     torch.testing.assert_close(found[1], wanted[1][0], rtol=1e-12, atol=1e-12)
 
 
+def test_what_the_errata_say_of_a_point_in_a_mixed_sector():
+    """Errata: R turns by second moments where the printed M is 0 (3.26); a map behind need not leave it alone (5.9)."""
+    zero, eye = torch.zeros(2).double(), torch.eye(2).double()
+    _, turn = gnomon.TruncationFlow(torch.tensor([[1.0, -1.0]]).double(), zero).velocity_at(zero, eye)
+    assert turn.tolist() == [[0, 0.5], [-0.5, 0]]
+    label, target = torch.zeros(1, dtype=torch.long), torch.tensor([[3.0, 0.0]]).double()
+    flow = gnomon.GeneralFlow(torch.tensor([[-1.0, 1.0]]).double(), label, target)
+    beta = torch.tensor([[0.0, 0.0], [1.0, -2.0]]).double()
+    speed, _ = flow.velocity_at(beta, torch.stack([eye, eye]))
+    assert ((torch.tensor([0.0, 1.0]) + beta[1]) > 0).tolist() == [True, False]
+    assert speed[0].tolist() == [-3, 0]
+
+
 def test_flows_keep_their_points_targets_and_labels():
     points, labels, targets = clusters(2, 0)
     given = [tensor.clone() for tensor in (points, labels, targets)]
