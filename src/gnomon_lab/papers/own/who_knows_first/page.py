@@ -11,7 +11,7 @@ SHOWN = 24
 """Predictors in table and figure: the best, and those that a paper or a baseline stands for."""
 CLAIMED = {
     "some/centroid_alignment": ("centroid alignment", "high", "Walker et al., arXiv:2506.12284"),
-    "train/nc1": ("NC1", "low", "Han, Papyan, Donoho, arXiv:2106.02073"),
+    "train/nc1": ("NC1", "low", "Papyan, Han, Donoho, arXiv:2008.08186"),
     "train/parameter_norm": ("weight norm", "low", "Liu et al., arXiv:2210.01117"),
     "some/local_learning_coefficient": ("local learning coefficient", "low", "Lau et al., arXiv:2308.12108"),
     "train/heavy_tails.alpha": ("heavy-tail exponent", "low", "Martin, Mahoney, arXiv:1810.01075"),
