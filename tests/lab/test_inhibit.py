@@ -55,6 +55,13 @@ def test_each_claim_fails_on_its_own():
     assert claims([made_up(), worse[5]])[5].measured == "0.05 to 0.7 over 2 seeds against 0.6 to 0.6 over 2 seeds"
 
 
+def test_a_held_norm_that_left_and_came_back_is_not_said_to_have_stayed():
+    records = made_up()
+    records.insert(3, records[-1] | {"step": 50, "train/jacobian_norm": 1.7})
+    held = claims([records])[0]
+    assert (held.message, held.measured, held.holds) == ("held, the norm ends at 5", "5.20", True)
+
+
 def test_settings_are_checked_together():
     with pytest.raises(RangeError, match=r"coefficient finite and above 0, got 0; steps at least 1, got 0"):
         Config(coefficient=0, steps=0)

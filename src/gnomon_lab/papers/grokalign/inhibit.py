@@ -154,7 +154,7 @@ def claims(seeds: Seeds) -> list[Claim]:
         return Claim(message, SOURCE, f"{smaller} below {larger}", measured, all(map(operator.lt, low, high)))
 
     return [
-        within("held, the norm stays at 5", "hold", NORM, "{:.1f} to {:.1f}".format(*HELD), *HELD, ".2f"),
+        within("held, the norm ends at 5", "hold", NORM, "{:.1f} to {:.1f}".format(*HELD), *HELD, ".2f"),
         within("held, the network memorises: train accuracy", "hold", SEEN, "at least 99%", 0.99, math.inf, ".1%"),
         within(
             "minimised, it generalises: test accuracy", "minimise", UNSEEN, f"from {GOAL:.0%} on", GOAL, math.inf, ".1%"

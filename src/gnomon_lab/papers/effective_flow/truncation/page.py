@@ -121,7 +121,7 @@ def claims(seeds: Seeds) -> list[Claim]:
         worst = [max(map(measure, arms_of(records, *kinds))) for records in seeds]
         # -1 in all: a statement about nothing.
         holds = -1 < max(worst) <= limit
-        return Claim(message, SOURCE + where, f"at most {limit:g}", over_seeds(worst), holds)
+        return Claim(message, SOURCE + where, f"at most {limit:.10g}", over_seeds(worst), holds)
 
     def bounded(message: str, estimates: Estimates) -> Claim:
         found = most(message, "proposition 4.2, (4.30)", 1, ["collapse"], over_bound(estimates))
