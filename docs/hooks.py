@@ -16,6 +16,8 @@ from sections import with_index, with_new_quantities
 SIZE, TEXT = 17.0, 16.0
 """Of a formula's letters beside the text's."""
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\s*\\[(\[](.*?)\\[)\]]\s*</\1>', re.DOTALL)
+SIGN = re.compile(r"([=<>(,&]|\\(?:le|ge|approx|sim|to|in)\b|\\\{)(\s*)-")
+"""A minus that is no difference, after a relation, a bracket or a comma."""
 ALONE = re.compile(r'<p>(<span class="arithmatex">[^<]*</span>)</p>')
 NOTEBOOK = re.compile(r"\((notebooks/[\w-]+)\.ipynb")
 SHORT = re.compile(r"<code>(?=[^<]{1,20}</code>)")
@@ -68,6 +70,7 @@ def draw(latex: str, display: bool) -> str:
     # ziamath draws the digit of \mathbf{1} thin, and stretches \lVert (which tables need, as | parts their cells).
     source = latex.strip().replace(r"\mathbf{1}", "𝟏").replace(r"\lVert", r"\|").replace(r"\rVert", r"\|")
     source = source.replace(r"\bmod", r"\;\mathrm{mod}\;")  # drawn without room around it
+    source = SIGN.sub(r"\1\2{-}", source)
     if "\\" in convert(source):
         raise PluginError(f"docs/hooks.py: expected LaTeX that latex2mathml knows, got {latex!r}. Write it otherwise.")
     formula = ziamath.Latex(source, size=SIZE, color="currentColor", inline=not display)
