@@ -1,12 +1,13 @@
 """Schedules: what they take for steps."""
 
+import pickle
 import re
 
 import numpy as np
 import pytest
 import torch
 
-from gnomon import at
+from gnomon import Probe, at, every, jacobian_norm, log_spaced
 from gnomon.errors import RangeError
 
 
@@ -27,3 +28,15 @@ def test_at_refuses_what_is_no_step(steps):
     )
     with pytest.raises(RangeError, match=message):
         at(*steps)
+
+
+@pytest.mark.parametrize("schedule", [every(3), at(0, 6), log_spaced(5), None])
+def test_a_probe_goes_to_another_process(schedule):
+    model, x = torch.nn.Linear(3, 2), torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    probe = Probe(model, x, [jacobian_norm], schedule)
+    probe(0)
+    sent = pickle.loads(pickle.dumps(probe))
+    sent(6)
+    assert sent.history.steps == [0, 6]
+    assert [step for step in range(30) if sent.is_due(step)] == [step for step in range(30) if probe.is_due(step)]
+    torch.testing.assert_close(*sent.history["jacobian_norm"])

@@ -2,7 +2,8 @@
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Set
+from functools import partial
 from typing import SupportsIndex
 
 from gnomon import _checks
@@ -22,7 +23,7 @@ def every(steps: int) -> Schedule:
     """
     if not 1 <= steps < math.inf:
         raise RangeError("steps", "at least 1", steps, "Give the distance between readings.")
-    return lambda step: step % steps == 0
+    return partial(_is_multiple, steps)
 
 
 @public
@@ -39,7 +40,7 @@ def at(*steps: int) -> Schedule:
         due = frozenset()
     if not due or min(due) < 0:
         raise RangeError("steps", "one or more steps from 0 on", steps, "Name the steps, as in at(100, 200).")
-    return lambda step: operator.index(step) in due
+    return partial(_is_among, due)
 
 
 @checked
@@ -52,14 +53,23 @@ def log_spaced(per_decade: int) -> Schedule:
     """
     if not 1 <= per_decade < math.inf:
         raise RangeError("per_decade", "at least 1", per_decade, "Ask for more readings.")
+    return partial(_is_spaced, per_decade)
 
-    def due(step: int) -> bool:
-        if step <= 0:
-            return step == 0
-        near = round(per_decade * math.log10(step))
-        return any(round(10 ** (power / per_decade)) == step for power in (near - 1, near, near + 1))
 
-    return due
+# Functions of the module, not closures: a probe, and a callback with one, can then be pickled.
+def _is_multiple(steps: int, step: int) -> bool:
+    return step % steps == 0
+
+
+def _is_among(due: Set[int], step: int) -> bool:
+    return operator.index(step) in due
+
+
+def _is_spaced(per_decade: int, step: int) -> bool:
+    if step <= 0:
+        return step == 0
+    near = round(per_decade * math.log10(step))
+    return any(round(10 ** (power / per_decade)) == step for power in (near - 1, near, near + 1))
 
 
 @within("Probe")
