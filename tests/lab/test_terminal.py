@@ -2,6 +2,8 @@
 
 import io
 import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -169,3 +171,24 @@ def test_other_errors_keep_their_traceback(gnomon, monkeypatch):
 def test_networks_larger_than_the_memory_are_one_line(gnomon, capsys):
     assert gnomon("run", "grok-digits", "--width", str(10**12)) == 2
     assert "expected memory for what it computes, got none left" in capsys.readouterr().err.splitlines()[-1]
+
+
+STOPPED = """
+import atexit, time
+from gnomon_lab import cli
+
+def called(command, arguments):
+    raise KeyboardInterrupt
+
+atexit.register(time.sleep, 60)
+cli.called = called
+cli.main()
+"""
+
+
+def test_a_second_interrupt_ends_at_once_and_says_nothing_more():
+    with subprocess.Popen([sys.executable, "-c", STOPPED], stderr=subprocess.PIPE, text=True) as process:
+        assert [process.stderr.readline() for _ in range(2)] == ["\n", "gnomon: stopped.\n"]
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.read() == ""
+    assert process.returncode == 130

@@ -2,6 +2,7 @@
 
 import difflib
 import importlib
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -24,6 +25,8 @@ LAB = ("jinja2", "matplotlib", "plotly", "rich", "safetensors", "sklearn", "tyro
 """What the extra installs."""
 LONGEST = 3000
 """The most characters of an error message: names in it come from files, and can have any length."""
+STOPPED = 130
+"""The exit code after Ctrl-C, as shells have it."""
 
 
 def main() -> None:
@@ -59,9 +62,10 @@ def main() -> None:
             raise
         complain(f"gnomon {command}: expected memory for what it computes, got none left. Ask for less, or allow more.")
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, end_at_once)
         goes_on = "; the same command goes on from the last checkpoint" if command == "run" else ""
         print(f"\ngnomon: stopped{goes_on}.", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(STOPPED)
     sys.exit(code)
 
 
@@ -85,6 +89,11 @@ def called(command: str, arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # how a cluster stops a job, which then ends as by Ctrl-C
     with within(command):
         return importlib.import_module(f"gnomon_lab.cli.{command}_command").main(arguments)
+
+
+def end_at_once(number: int, frame: object) -> None:
+    """What a second Ctrl-C does: in what Python calls when it exits, an exception would be printed."""
+    os._exit(STOPPED)
 
 
 def lacks_memory(error: Exception) -> bool:
