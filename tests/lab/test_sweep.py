@@ -73,6 +73,9 @@ EXPERIMENT = Experiment(Entry("made_up", "", ""), "", SMALL, SMALL, run, table, 
 """
 
 
+MEND = "Mend it, and call the same command again: the run goes on from its last checkpoint."
+
+
 def gnomon_run(folder, *words):
     """`gnomon run` of the made-up experiment, as from a terminal of its own."""
     os.setsid()
@@ -175,8 +178,19 @@ def test_a_failure_that_found_no_room_for_its_message_is_one(made_up, tmp_path, 
     write_text = Path.write_text
     monkeypatch.setattr(Path, "write_text", full)
     with ThreadPoolExecutor() as executor:
-        lines = ends(tasks_of(made_up, tmp_path, [0], fail=(0,)), executor)[0]
-    assert lines[0] == "OSError: [Errno 28] No space left on device"
+        (line,) = ends(tasks_of(made_up, tmp_path, [0], fail=(0,)), executor)[0]
+    assert line == f"expected to read and write files, got [Errno 28] No space left on device. {MEND}"
+
+
+def test_a_full_disk_is_one_line(made_up, tmp_path, monkeypatch):
+    def full(path, state):
+        raise OSError(28, "No space left on device", path.name)
+
+    monkeypatch.setattr("gnomon_lab.runs.run.save_checkpoint", full)
+    with ThreadPoolExecutor() as executor:
+        (line,) = ends(tasks_of(made_up, tmp_path, [0]), executor)[0]
+    got = "[Errno 28] No space left on device: 'checkpoint-only.safetensors'"
+    assert line == f"expected to read and write files, got {got}. {MEND}"
 
 
 def test_gnomon_s_own_errors_are_one_line(made_up, tmp_path):

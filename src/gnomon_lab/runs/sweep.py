@@ -113,8 +113,9 @@ def work(task: Task, place: Path) -> None:
     except CancelledError:
         raise
     except Exception as error:
-        message = str(error) if isinstance(error, GnomonError) else traceback.format_exc()
-        _message_at(place).write_text(message, encoding="utf-8", errors="backslashreplace")
+        _message_at(place).write_text(
+            _sentence(error) or traceback.format_exc(), encoding="utf-8", errors="backslashreplace"
+        )
         raise
     finally:
         place.unlink(missing_ok=True)
@@ -159,11 +160,21 @@ def _last_lines(future: Future[None], place: Path) -> tuple[str, ...]:
     if error is None:
         return ()
     lines = _message_at(place).read_text(encoding="utf-8").splitlines() if _message_at(place).exists() else []
-    if not lines:  # also where a full disk had no room for them
+    if not lines and (sentence := _sentence(error)):  # a full disk had no room for them
+        lines = [sentence]
+    if not lines:
         how = "was killed, perhaps for lack of memory, or crashed" if isinstance(error, BrokenExecutor) else "is gone"
         lines = f"{type(error).__name__}: {error}".splitlines()
         lines.append(f"Its worker {how}. Call the same command again: the run goes on from its last checkpoint.")
     return tuple(lines[-LAST_LINES:])
+
+
+def _sentence(error: BaseException) -> str:
+    """What an error says by itself, without the lines of code it came through; empty if those are needed."""
+    if isinstance(error, OSError) and error.errno:
+        mend = "Mend it, and call the same command again: the run goes on from its last checkpoint."
+        return f"expected to read and write files, got {error}. {mend}"
+    return str(error) if isinstance(error, GnomonError) else ""
 
 
 def _going(shared: Path) -> Path:
