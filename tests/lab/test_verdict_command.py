@@ -44,6 +44,14 @@ def test_a_line_that_is_missing_is_said_in_one_line(tmp_path, capsys):
     assert re.fullmatch(r"History: \S+ has no reading in line \d+, .*\n", capsys.readouterr().err)
 
 
+@pytest.mark.parametrize("written", ["", '{"step": 0, "train/acc'])
+def test_before_the_first_reading_there_is_no_verdict(tmp_path, capsys, written):
+    path = tmp_path / "history.jsonl"
+    path.write_text(written)
+    assert main([str(path)]) == 1
+    assert capsys.readouterr().out == "No verdict: there are no readings yet.\n"
+
+
 def test_an_arm_that_was_read_otherwise_says_what_it_lacks(tmp_path, capsys):
     path = write(tmp_path / "records.jsonl", ["whole"])
     lines = [json.dumps({"arm": "part", "step": step, "train/accuracy": 1.0}) + "\n" for step in STEPS]

@@ -1,8 +1,10 @@
 """The history of a probe: numbers by step, in memory and in a file that a killed process leaves whole."""
 
+import gzip
 import json
 import math
 import random
+import re
 import warnings
 
 import pandas
@@ -180,6 +182,23 @@ def test_an_empty_line_of_processes_that_write_at_once_is_nothing(tmp_path):
     path.write_bytes(b"\nno reading\n")
     with pytest.raises(DataError, match="expected one reading per line, got b'no reading' in line 2"):
         History.load(path)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    "content",
+    [gzip.compress(b'{"step":1,"loss":1}\n', mtime=0), b"no reading", bytes(9)],
+    ids=["gzip", "text", "zeros"],
+)
+def test_one_line_of_something_else_is_no_reading_under_way(tmp_path, content):
+    """To which a history would add its own."""
+    path = tmp_path / "history.jsonl"
+    path.write_bytes(content)
+    message = rf"expected one reading per line, got {re.escape(repr(content[:40]))} in line 1"
+    with pytest.raises(DataError, match=message):
+        History.load(path)
+    with pytest.raises(DataError, match=message):
+        History(path)
 
 
 def test_lines_of_another_writer_do_no_harm(tmp_path):

@@ -142,7 +142,7 @@ def arms_of(records: Sequence[Mapping[str, Any]]) -> list[str | None]:
 
 
 def records_of(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file that hold a reading; a last line that is incomplete is left out: it is being written.
+    """The lines of a file that hold a reading; a last line that begins as one is left out: it is being written.
 
     Empty lines, which processes that write at the same moment may leave, count for nothing.
     """
@@ -150,7 +150,7 @@ def records_of(path: Path) -> list[dict[str, Any]]:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise DataError("path", "a file of readings", error, "Name one, such as a run's records.jsonl.") from error
-    if _record(lines[-1]) is None:
+    if _record(lines[-1]) is None and lines[-1][:1] in (b"", b"{"):
         lines.pop()
     records = [_record(line) for line in lines]
     broken = [number for number, record in enumerate(records, 1) if record is None and lines[number - 1]]

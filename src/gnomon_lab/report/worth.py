@@ -13,10 +13,13 @@ QUESTION = "is more training worth it?"
 CLASSIFIES = frozenset({"accuracy", "train/accuracy"})
 """What is read from a network that is trained to classify."""
 UNREAD = "No verdict: no accuracy on training samples was read."
+NONE = "No verdict: there are no readings yet."
 
 
 def worth(history: History, split: str = "train", validation: str = "validation") -> Verdict | str:
     """The verdict on a training run; if its readings lack what the verdict needs, a sentence that says so."""
+    if not history.names:
+        return NONE
     try:
         return history.verdict(split, validation)
     except RangeError as error:
