@@ -492,3 +492,32 @@ def test_the_terminal_shows_what_fits_and_says_what_does_not(tmp_path):
     with terminal.capture() as said:
         terminal.print(picture(Watched(tmp_path), terminal, 24))
     assert said.get().replace("\n", "").endswith("no readings yet")
+
+
+def test_page_and_terminal_name_what_cannot_be_read(tmp_path, monkeypatch):
+    """A folder of somebody else; it was said to have no readings yet."""
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (tmp_path / "mine.jsonl").write_text(line(0, a=1.0))
+    (tmp_path / "words.jsonl").write_text("words\n")
+
+    def scandir(folder):
+        if folder == theirs:
+            raise PermissionError(13, "Permission denied", str(folder))
+        return read(folder)
+
+    read = os.scandir
+    monkeypatch.setattr(os, "scandir", scandir)
+    terminal = Terminal(width=200)
+    last = {}
+    for path in (tmp_path, theirs):
+        (watched := Watched(path)).look()
+        assert json.loads(answer(watched))["left_out"] == watched.left_out()
+        assert watched.left_out()[-1] == f"{theirs} cannot be read: Permission denied"
+        with terminal.capture() as said:
+            terminal.print(picture(watched, terminal, 24))
+        *_, last[path] = said.get().splitlines()
+    assert last == {
+        tmp_path: f"{tmp_path / 'words.jsonl'} holds no readings (and 1 more)",
+        theirs: f"{theirs} cannot be read: Permission denied",
+    }

@@ -124,7 +124,8 @@ def write(watched: "Watched", path: Path) -> None:
     if why := watched.unmatched():
         raise DataError("--only", "quantities that were read", why, f"Correct it; {path} has no curves.")
     if not any(curve.curves.names for curve in watched.curves()):
-        say(f"no readings in {watched.path} yet")
+        for sentence in watched.left_out() or [f"no readings in {watched.path} yet"]:
+            say(sentence)
 
 
 def serve(watched: "Watched", options: Options) -> None:

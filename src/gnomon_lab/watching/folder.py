@@ -73,6 +73,7 @@ class Watched:
         self._told_apart: dict[Path, str] = {}
         self._look_again = 0.0
         self._unread: dict[Path, str] = {}
+        self._closed: dict[Path, str] = {}
         self._alone = path.is_file()
 
     @property
@@ -109,9 +110,9 @@ class Watched:
         return sorted(drawn, key=lambda curve: curve.place)
 
     def left_out(self) -> list[str]:
-        """Why files that look like readings are not drawn, one sentence each."""
+        """Why files that look like readings, and what is in folders, are not drawn, one sentence each."""
         none = [f"{path} holds no readings" for path, file in self._files.items() if file.holds_none]
-        return [*none, *self._unread.values()]
+        return [*none, *self._unread.values(), *self._closed.values()]
 
     def unmatched(self) -> str:
         """That no quantity so far is a wanted one, and which there are; empty if one is, or there is none at all."""
@@ -156,7 +157,8 @@ class Watched:
         start = time.monotonic()
         if start < self._look_again:
             return
-        for path in [self.path] if self._alone else sorted(_files(self.path, DEPTH), key=_as_counted):
+        self._closed.clear()
+        for path in [self.path] if self._alone else sorted(_files(self.path, DEPTH, self._closed), key=_as_counted):
             if path not in self._files:
                 self._files[path] = Followed(path, self._wants)
         end = time.monotonic()
@@ -175,16 +177,22 @@ class Watched:
         return (*parts[:-1], path.stem)
 
 
-def _files(folder: Path, depth: int) -> Iterator[Path]:
-    """All `*.jsonl` in a folder, so many folders deep; hidden folders and links to folders are skipped."""
+def _files(folder: Path, depth: int, closed: dict[Path, str]) -> Iterator[Path]:
+    """All `*.jsonl` in a folder, so many folders deep; hidden folders and links to folders are skipped.
+
+    Why a folder cannot be read is added to `closed`; one that is gone is none.
+    """
     try:
         entries = [*os.scandir(folder)]
-    except OSError:
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        closed[folder] = f"{folder} cannot be read: {error.strerror}"
         return
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):
             if depth and not entry.name.startswith("."):
-                yield from _files(Path(entry.path), depth - 1)
+                yield from _files(Path(entry.path), depth - 1, closed)
         elif entry.name.endswith(".jsonl"):
             yield Path(entry.path)
 

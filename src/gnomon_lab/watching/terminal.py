@@ -72,6 +72,9 @@ def picture(watched: Watched, console: Console, height: int | None) -> Renderabl
     """The runs, and a chart for each quantity: all, or what fits in so many rows."""
     curves = [curve for curve in watched.curves() if len(curve.curves)]
     names = in_order(name for curve in curves for name in curve.curves.names)
+    left_out = _left_out(watched, console)
+    if not names and left_out and not watched.unmatched():
+        return left_out
     if not names:
         return console.render_str(f"{watched.path}: {watched.unmatched() or 'no readings yet'}")
     abreast = max(1, min(len(names), console.width // NARROWEST))
@@ -79,7 +82,7 @@ def picture(watched: Watched, console: Console, height: int | None) -> Renderabl
     places = len(names)
     if height is not None:
         legend = _cut(legend, max(1, height // 4))
-        places = max(1, (height - len(legend) - 2) // (ROWS + 2)) * abreast
+        places = max(1, (height - len(legend) - 2 - bool(left_out)) // (ROWS + 2)) * abreast
     thinned = [(curve.place, *curve.curves.thinned(POINTS)) for curve in curves]
     longest = max((curve.curves for curve in curves), key=len)
     across = axis_of_steps([steps for _, steps, _ in thinned], early=longest.early)
@@ -88,7 +91,10 @@ def picture(watched: Watched, console: Console, height: int | None) -> Renderabl
     for first in range(0, len(charts), abreast):
         grid.add_row(*charts[first : first + abreast])
     more = f"{len(names) - places} more: enlarge the window, or name some with --only"
-    return Group(*legend, grid, *([Text(more, "dim")] if len(names) > places else []))
+    below = [*([left_out] if left_out else []), *([Text(more)] if len(names) > places else [])]
+    for row in below:
+        row.stylize("dim")
+    return Group(*legend, grid, *below)
 
 
 def in_order(names: Iterable[str]) -> list[str]:
@@ -98,6 +104,14 @@ def in_order(names: Iterable[str]) -> list[str]:
         if not name.endswith((".q25", ".q75")):
             groups.setdefault(name.rpartition("/")[2], {})[name] = None
     return [name for group in groups.values() for name in group]
+
+
+def _left_out(watched: Watched, console: Console) -> Text:
+    """What is not drawn, and why, in one row; empty if all is."""
+    first, *others = watched.left_out() or [""]
+    row = console.render_str(f"{first} (and {len(others)} more)" if others else first)
+    row.no_wrap, row.overflow = True, "ellipsis"
+    return row
 
 
 def _of_run(curve: Curve, watched: Watched, console: Console) -> Text:
