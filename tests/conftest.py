@@ -33,6 +33,14 @@ def _names_shapes(each):
     return "<locals>" not in function.__qualname__ and any("jaxtyping." in repr(kind) for kind in kinds)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """Shapes are checked in tests of units but those that pass wrong ones or are marked as showing the checks nothing."""
+    unchecked = UNITS not in item.path.parents or item.get_closest_marker("bad_input")
+    jaxtyping.config.update("jaxtyping_disable", bool(unchecked))
+    return (yield)
+
+
 @pytest.fixture
 def generator():
     return torch.Generator().manual_seed(0)
@@ -49,10 +57,7 @@ def pytest_collection():
 
 
 def pytest_collection_modifyitems(items):
-    """Only units run with their shapes checked; what is marked so needs the folder of data sets: `.ci/run` has it."""
-    for item in items:
-        if UNITS not in item.path.parents:
-            item.add_marker(pytest.mark.once)
+    """What is marked so needs the folder of data sets: `.ci/run` has it."""
     if not os.environ.get("GNOMON_DATA"):
         for item in items:
             if item.get_closest_marker("data"):
