@@ -24,9 +24,9 @@ def boundary_distance(
     Reading:
         Low, high: Low: the region around the sample is narrow.
         Generalising: Says nothing at the end of training: on digits 0.0024 in a network that generalises, 0.0031 in one
-            that memorised. On the way it is nine times smaller, while the training digits are fitted. On MNIST it
-            grows from there to generalisation, four- to sevenfold at the paper's setting, twofold in a smaller network
-            (regions).
+            that memorised. On the way, while the training digits are fitted, it falls to a quarter in the first and to
+            a ninth in the second. On MNIST it grows from there to generalisation, four- to sevenfold at the paper's
+            setting, twofold in a smaller network (regions).
         Misleads: It may end where it was before training, as on digits and in that smaller network: compare with
             memorisation, not with initialisation.
 

@@ -34,6 +34,7 @@ def stablemax_cross_entropy(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n
 
     Raises:
         ShapeError: if logits are not (n, c), or there is not one label per sample.
+        EmptyError: if there are no samples.
         RangeError: if a logit is NaN or infinite, or a label is not a class.
     Cost: O(n c) time and memory.
     Example:

@@ -42,7 +42,7 @@ def mse_decomposition(
     Reading:
         Low, high: A low part is a part of collapse that is complete: within classes, of the means, of the classifier.
         Generalising: On training digits the part due to the spread within classes falls to 1.9e-6 with true labels
-            (96 % accuracy on unseen digits) and stays at 2.4e-2 from a large initialisation (84 %).
+            (96 % accuracy on unseen digits), and only to 2.4e-2 from a large initialisation (84 %).
         Misleads: Shuffled labels end just as low, 1.8e-6: it tells how far optimisation has progressed.
 
     With $\tilde W = [W, b]$, $\tilde h = [h; 1]$, $w_c = n_c/n$ and $\tilde W_{LS}$ the `least_squares_classifier`:

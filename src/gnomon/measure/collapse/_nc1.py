@@ -17,8 +17,8 @@ def nc1(class_moments: ClassMoments) -> Float[Tensor, ""]:
 
     Reading:
         Low, high: Low: features are at their class means. High: classes spread as far as they are apart.
-        Generalising: On training digits it falls to 0.0017 with true labels (96 % accuracy on unseen digits), and stays
-            at 0.18 from a large initialisation (84 %).
+        Generalising: On training digits it falls to 0.0017 with true labels (96 % accuracy on unseen digits), and only
+            to 0.18 from a large initialisation (84 %).
         Misleads: Memorised classes collapse too: 0.0099 with shuffled labels. On unseen images it stays 6 to 1200 times
             larger (mse-vs-ce, mse-collapse): say which samples it is measured on. With one sample per class it is 0
             whatever the features. Three different numbers have this name.

@@ -29,8 +29,9 @@ def snr_singular_values(class_moments: ClassMoments) -> Float[Tensor, "j"]:
     Args:
         class_moments: the class moments of the features.
     Returns:
-        min(k - 1, p) values, at least 0; if m of the classes have samples, those from the m-th on are 0. Unit: class
-        means per within-class standard deviation. Invariant under every invertible affine map of the features.
+        min(k - 1, p) values, at least 0; if m of the classes have samples, those from the m-th on are 0 up to rounding.
+        Unit: class means per within-class standard deviation. Invariant under every invertible affine map of the
+        features.
     Raises:
         RangeError: as `snr`.
     Cost: O(p³).

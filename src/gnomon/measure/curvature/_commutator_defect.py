@@ -69,7 +69,7 @@ def commutator_defect(
         RangeError: at NaN or infinity, in the loss too, at labels that are not classes, or at a setting out of range.
         UnsupportedModuleError: if samples mix, Dropout draws random numbers, nothing is trainable, or a layer has no
             second derivative.
-    Cost: a forward pass over each of the 18 batches, and three backward passes.
+    Cost: over each of the 18 batches a forward and a backward pass, and two more of each for the product.
     Example:
         >>> import torch, gnomon
         >>> layer, x = torch.nn.Linear(2, 1, bias=False), torch.ones(4, 2)

@@ -47,7 +47,7 @@ def gradient_sharpness(
         RangeError: at NaN or infinity, in the loss too, or at labels that are not classes.
         UnsupportedModuleError: if samples mix, Dropout draws random numbers, nothing is trainable, or a layer has no
             second derivative.
-    Cost: a forward pass, and three backward passes.
+    Cost: a forward and a backward pass, and two more of each for the product.
     Example:
         >>> import torch, gnomon
         >>> layer, x = torch.nn.Linear(2, 1, bias=False), torch.tensor([[2.0, 0.0], [2.0, 0.0]])

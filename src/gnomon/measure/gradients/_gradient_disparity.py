@@ -34,7 +34,7 @@ def gradient_disparity(
     Reading:
         Low, high: Low: what one batch teaches helps the other. High: each pulls its own way.
         Generalising: Its rise is the paper's sign of overfitting: on digits it rises to 76 in a network that
-            generalises, and to 2,033 in one that memorised.
+            generalises; in one that memorised to 80,000, in jumps, with 2,033 at the end.
         Misleads: When rescaled, it rises wherever losses vanish: to 1,100 with true labels, where 96 % of unseen digits
             are recognised, and to 450 with shuffled ones. It falls with the square root of the batch size.
 

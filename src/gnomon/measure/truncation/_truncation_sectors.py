@@ -59,7 +59,7 @@ def truncation_sectors(
         Low, high: High: the layer cuts off most of a class. A class entirely in the negative sector is a single point
             after it.
         Generalising: In the plane the second layer cuts off 74.4 % where two clusters are apart (100 % accuracy on
-            unseen points), 46.9 % where they overlap (70 %), as at the start.
+            unseen points), 46.9 % where they overlap (70 %), after 42.5 % at the start.
         Misleads: A layer that cuts a class to a point no longer gives it a gradient: a dead unit, not only a finished
             one (truncation-practice).
 
