@@ -1,5 +1,6 @@
 """What is read draws itself: histories, comparisons of them and regions, by the plot floor below."""
 
+import inspect
 import math
 import sys
 
@@ -225,6 +226,12 @@ def test_the_docstring_says_the_range_of_the_contract(name):
         assert said.range.strip("[(").startswith(f"{low:g}")
     if high in (0, 1, 4) and "," in said.range and name not in ("activation_misalignment", "effective_rank"):
         assert said.range.rstrip("])").endswith((f"{high:g}", "d"))
+
+
+@pytest.mark.parametrize("name", [name for name in CONTRACTS if about(name).range])
+def test_a_quantity_under_another_name_says_the_same_range_and_unit(name):
+    other = about("mine", inspect.getdoc(getattr(gnomon, name)))
+    assert (other.range, other.unit) == (about(name).range, about(name).unit)
 
 
 def test_parts_of_a_result_say_what_they_are():

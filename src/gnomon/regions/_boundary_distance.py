@@ -43,8 +43,8 @@ def boundary_distance(
         memory: bytes to use beyond the network's copy, but at least enough for one sample and one direction of the
             input at a time; default: 512 MiB.
     Returns:
-        At least 0, in the unit and dtype of x; 0 on a boundary, infinite for an affine network. A unit that changes by
-        less than 1e-12 of its terms, its rounding errors, counts as constant.
+        At least 0, in the unit and dtype of x, without a graph; 0 on a boundary, infinite for an affine network. A unit
+        that changes by less than 1e-12 of its terms, its rounding errors, counts as constant.
     Raises:
         UnsupportedModuleError: as `slice_regions`.
         EmptyError: if there are no samples.

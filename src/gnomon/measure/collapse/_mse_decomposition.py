@@ -65,8 +65,9 @@ def mse_decomposition(
         class_moments: the class moments of the last layer's inputs, in a precision not below the classifier's.
         weight_decay: λ, on weight and bias alike; at least 0.
     Returns:
-        All parts, in the moments' dtype; `deviation` is 0 exactly on the central path. Without weight decay, invariant
-        under invertible linear maps of the features that the classifier undoes, and with a bias under shifts too.
+        All parts, at least 0; unit: squared outputs; in the moments' dtype. `deviation` is 0 exactly on the central
+        path. Without weight decay, invariant under invertible linear maps of the features that the classifier undoes,
+        and with a bias under shifts too.
     Raises:
         ShapeError: if classifier or bias do not match the shape of the means.
         RangeError: at NaN or infinity, at a weight decay that is negative or not finite, if the moments are in a lower

@@ -36,7 +36,8 @@ def spectral_mse(snr_singular_values: Float[Tensor, "*n j"], classes: int) -> MS
             missing up to k - 1 count as 0. Unit: class means per within-class standard deviation.
         classes: the number k of classes.
     Returns:
-        All parts, for each index of the axes before the last; `deviation` is 0. The sum is in (0, (k-1)/(2k)].
+        All parts, at least 0; unit: squared outputs; for each index of the axes before the last. `deviation` is 0.
+        The sum is in (0, (k-1)/(2k)].
     Raises:
         ShapeError: if the values have no axis.
         RangeError: at NaN or infinity, with fewer than two classes, or with as many values as classes.
