@@ -73,6 +73,26 @@ def test_there_and_back_again_is_a_move():
     assert found.excursion == 0.75
 
 
+def test_a_value_rests_up_to_the_tolerance():
+    """Of the largest value, 3, a quarter is exactly 0.75: what is as far away as that rests."""
+    found = feature_learning_interval([0, 1, 2, 3, 4], [0.0, 0.75, 1.5, 2.25, 3.0], 0.25)
+    assert (found.start, found.end) == (1.0, 3.0)
+    assert not feature_learning_interval([0, 1, 2], [0.0, 1.5, 3.0], 0.5).moves  # the second is near both ends
+
+
+def test_a_plateau_is_high_and_of_rank_one_from_the_thresholds_on():
+    steps, at = list(range(1, 101)), [0.5] * 100
+    assert plateau(steps, at, at, high=0.5, rank_one=0.5).reached
+    assert plateau(steps, [0.0] * 100, [0.0] * 100, high=0, rank_one=0).reached
+
+
+def test_the_parts_compared_begin_after_a_quarter_and_after_half_of_the_steps():
+    at = [0.9] * 8
+    assert plateau([2, 3, 4, 5, 6, 7, 8], at[:7], at[:7]).gain is None  # 3 and 4 are two readings
+    assert plateau([2, 2.5, 3, 4, 5, 6, 7, 8], at, at).gain == 0
+    assert plateau([2.5, 3, 3.5, 4, 7, 8], at[:6], at[:6]).gain is None  # and 4 is none of those after 4
+
+
 def test_backwards_is_the_same_interval():
     values = rise(LINEAR)
     forwards = feature_learning_interval(LINEAR, values)
@@ -165,6 +185,7 @@ def test_readings_of_twelve_in_a_factor_of_ten_will_do_and_each_default_is_neede
 def test_the_unit_of_steps_changes_nothing():
     alignment = rise(LINEAR, high=0.8) + noise(len(LINEAR), 0.01)
     assert judged(3 * LINEAR, alignment).gain == judged(LINEAR, alignment).gain
+    assert judged(LINEAR / 65536, alignment).gain == judged(LINEAR, alignment).gain
     assert feature_learning_interval(3 * LINEAR, alignment).end == 3 * feature_learning_interval(LINEAR, alignment).end
 
 
@@ -194,8 +215,14 @@ def test_bad_input_is_named():
         feature_learning_interval([0, 1], [1.0, math.nan])
     with pytest.raises(RangeError, match=r"tolerance in \(0, 1\), got 2"):
         feature_learning_interval([0, 1], [1.0, 1.0], 2)
+    with pytest.raises(RangeError, match=r"tolerance in \(0, 1\), got 1"):
+        feature_learning_interval([0, 1], [1.0, 1.0], 1.0)
     with pytest.raises(RangeError, match=r"plateau: expected flat above 0 and finite, got 0; rank_one in \[0, 1\]"):
-        plateau([0, 1], [1.0, 1.0], [1.0, 1.0], flat=0, rank_one=3)
+        plateau([0, 1], [1.0, 1.0], [1.0, 1.0], flat=0, rank_one=1.5)
+    with pytest.raises(RangeError, match=r"plateau: expected high in \[-1, 1\], got 1.5"):
+        plateau([0, 1], [1.0, 1.0], [1.0, 1.0], high=1.5)
+    with pytest.raises(ShapeError, match=r"plateau\(alignment"):
+        plateau([0, 1], [[1.0], [1.0]], [1.0, 1.0])
     with pytest.raises(RangeError, match=r"steps from 0 or above, got -1.0"):
         plateau([-1, 1], [1.0, 1.0], [1.0, 1.0])
 
@@ -208,6 +235,8 @@ def test_a_gain_of_a_doubling_counts_as_rest_up_to_flat():
         assert found.gain == pytest.approx(gain, abs=1e-6)
         assert found.error == 0
         assert found.reached is reached
+    found = plateau(steps, [0.6 + 0.01 * (-1) ** step * (step > 50) for step in steps], [0.9] * 100)
+    assert found.error == pytest.approx(math.sqrt(math.pi / 2 / 50) * 1.4826 * 0.01)  # half its readings on either side
     scattered = [0.6 + 0.01 * (step % 3) for step in steps]
     found = plateau(steps, scattered, [0.9] * 100)
     sure = abs(found.gain) + 2 * found.error

@@ -48,7 +48,7 @@ def made_up(monkeypatch):
             }
         ],
         "calibration": [2.0, 0.0],
-        "ranges": {"edges": [0.5], "low": [-0.01, 0.05], "high": [0.04, 0.6], "doublings": [None, 1.0]},
+        "ranges": {"edges": [0.5], "low": [-0.01, 0.05], "high": [0.04, 0.6], "doublings": [None, 3.0]},
         "limit": 20.0,
         "stop": 0.05,
         "runs": [
@@ -82,6 +82,8 @@ def test_traits_are_levels_and_changes_by_doublings():
 def test_traits_in_between_lie_on_lines_over_the_logarithm():
     found = traits(2 ** np.array([0.0, 0.8, 1.6, 2.4]), {"accuracy": np.array([0.0, 0.2, 0.6, 1.0])})
     assert found["accuracy, change"] == pytest.approx(1 - (0.2 + 0.75 * 0.4))
+    found = traits(2 ** np.array([0.0, 0.8, 1.6, 2.4]), {"parameter_norm": np.array([1.0, 2.0, 8.0, 64.0])})
+    assert found["parameter_norm, change before"] == pytest.approx(1 + 0.75 * 2 - 0.5)
 
 
 def test_traits_are_those_of_all_multiples_of_the_steps():
@@ -105,7 +107,18 @@ def test_at_its_reading_a_moment_does_not_look_at_the_next():
         assert found == {"accuracy, level": 0.75, "accuracy, change": 0.25}
 
 
-@pytest.mark.parametrize("steps", [[0, 1], [0, 1, 2], [1, 2, 3], [4, 8, 12], [1, 2, 3, 64], [1, 8, 64, 70]])
+def test_two_doublings_that_are_almost_there_begin_at_the_first_reading():
+    """2 doublings less a twentieth are enough; 39 / 4 is before the first reading, which then stands for it."""
+    steps = np.array([10.0, 19.5, 39.0])
+    assert traits(steps, {"parameter_norm": np.array([2.0, 8.0, 64.0])}) == {
+        "parameter_norm, change": 3.0,
+        "parameter_norm, change before": 2.0,
+    }
+
+
+@pytest.mark.parametrize(
+    "steps", [[0, 1], [0, 1, 2], [1, 2, 3], [4, 8, 12], [1, 2, 3, 64], [1, 8, 64, 70], [10, 19, 38], [10, 21, 42]]
+)
 def test_traits_need_readings_of_two_doublings(steps):
     assert traits(np.array(steps, float), {"accuracy": np.ones(len(steps))}) is None
 
@@ -127,9 +140,9 @@ def test_words_follow_from_the_probability(made_up, changes, says, probability, 
     assert found.probability == pytest.approx(probability, abs=1e-4)
     likely = probability > 0.5
     assert found.rise == ((0.05, 0.6) if likely else (-0.01, 0.04))
-    assert found.expected_step == (2 * STEPS[-1] if likely else None)
+    assert found.expected_step == (8 * STEPS[-1] if likely else None)
     assert found.message.startswith(f"{says[0].upper()}{says[1:]}: with four times the steps unseen accuracy rises")
-    assert found.message.endswith(f"by step {2 * STEPS[-1]}." if likely else "points).")
+    assert found.message.endswith(f"by step {8 * STEPS[-1]:,}." if likely else "points).")
 
 
 def test_a_validation_split_says_why_it_rests_and_agrees_or_not(made_up):
@@ -143,6 +156,38 @@ def test_a_validation_split_says_why_it_rests_and_agrees_or_not(made_up):
     assert other.agrees is False
     assert other.evidence.endswith("(the probability is not their share). A validation split points the other way.")
     assert verdict(STEPS, **low).agrees is None
+
+
+def test_limits_belong_to_what_is_judged_and_still_changes(made_up):
+    """A distance at the limit is judged; at the probability below which training may end, it may not end."""
+    found = verdict(STEPS, **readings())
+    made_up["limit"], made_up["stop"] = found.distance, found.probability
+    at = verdict(STEPS, **readings())
+    assert (at.says, at.reached) == ("fits its training data and is still changing", False)
+
+
+def test_a_probability_is_calibrated_and_half_is_likely(made_up):
+    made_up["calibration"] = [2.0, 0.5]
+    assert verdict(STEPS, **readings()).probability == pytest.approx(1 / (1 + math.exp(2 - 0.5)))
+    made_up["calibration"], made_up["ranges"]["doublings"] = [2.0, 0.0], [2.0, 3.0]
+    found = verdict(STEPS, **readings())
+    assert found.expected_step == 4 * STEPS[-1]
+    assert "Half of those" not in found.message
+    made_up["calibration"] = [0.0, 0.0]
+    found = verdict(STEPS, **readings(), validation_accuracy=[0.5] * (len(STEPS) - 1) + [0.6])
+    assert (found.probability, found.says, found.agrees) == (0.5, "generalising", True)
+    assert "Half of those" in found.message
+
+
+def test_what_counts_is_the_last_accuracy(made_up):
+    """Fitted at the last reading alone; a validation split ten points and a half below it is not settled."""
+    fits = readings() | {"accuracy": [0.5] * (len(STEPS) - 1) + [1.0], "jacobian_alignment": rising(-0.5)}
+    for last, says, reached in ((0.99, "fits and is at rest", True), (0.98, "still fitting", False)):
+        found = verdict(STEPS, **fits | {"accuracy": [0.5] * (len(STEPS) - 1) + [last]})
+        assert (found.says, found.reached) == (says, reached)
+    held_out = [0.5] * (len(STEPS) - 1)
+    assert verdict(STEPS, **fits, validation_accuracy=[*held_out, 0.9]).says == "settled"
+    assert verdict(STEPS, **fits, validation_accuracy=[*held_out, 0.895]).says == "fits and is stuck"
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -172,6 +217,18 @@ def test_the_evidence_can_be_checked(made_up):
     assert (near.family, near.step, near.rises, far.family) == ("near", 32, True, "far")
 
 
+def test_distances_are_in_spreads_of_the_traits_and_so_is_what_is_unusual(made_up):
+    """Means of 1 and spreads of 2, those of the log-probability 100: its 40 is less than the accuracy's -3."""
+    names = made_up["traits"]
+    made_up["middle"] = [1.0] * len(names)
+    made_up["width"] = [100.0 if name.startswith("log_probability") else 2.0 for name in names]
+    row = np.array([{"accuracy, level": -3.0, "log_probability, level": 40.0}.get(name, 1.5) for name in names])
+    spreads = (row - 1) / made_up["width"]
+    found = Corpus(made_up).similar(row)
+    assert [run.distance for run in found] == pytest.approx([math.sqrt(np.mean((spreads - at) ** 2)) for at in (0, 9)])
+    assert Corpus(made_up).most_unusual(row) == "accuracy, level"
+
+
 def test_what_is_unlike_the_corpus_is_not_judged(made_up):
     made_up["limit"] = 1.0
     found = verdict(STEPS, **readings())
@@ -186,7 +243,7 @@ def test_steps_may_be_epochs_and_parts_of_them(made_up):
     steps = [step / 640 for step in STEPS]
     found = verdict(steps, **readings() | {"jacobian_alignment": rising(0.5)})
     assert found.evidence.startswith(f"At step {steps[-1]:,.12g} training accuracy ")
-    assert found.message.endswith(f"by step {2 * steps[-1]:.3g}.")
+    assert found.message.endswith(f"by step {8 * steps[-1]:.3g}.")
 
 
 def test_too_few_readings_are_not_judged():
@@ -228,6 +285,8 @@ def test_bad_readings_are_refused():
         verdict(STEPS, **readings() | {"accuracy": [1.0] * 12 + [None]})
     with pytest.raises(RangeError, match=r"verdict\(steps\): expected numbers from 0 up, got -5.0"):
         verdict([-5, *STEPS[1:]], **readings())
+    with pytest.raises(ShapeError, match=r"verdict\(steps\): expected one axis, got shape \(13, 1\)\. Flatten"):
+        verdict([[step] for step in STEPS], **readings())
     with pytest.raises(EmptyError, match=r"verdict\(steps\): expected at least 1 readings"):
         verdict([], **{name: [] for name in NAMES})
 
