@@ -290,7 +290,7 @@ def test_bad_input_is_named():
     with pytest.raises(
         RangeError, match=r"times from 0 on, got -1.0; times in torch.float64 as points, got torch.floa"
     ):
-        bias_flow(points, target, beta, rotation, torch.tensor([-1.0]))
+        bias_flow(points, target, beta, rotation, torch.tensor([1.0, -1.0]))
 
 
 @pytest.mark.parametrize(("dtype", "size"), [(torch.float32, 1e25), (torch.float64, 1e200)])

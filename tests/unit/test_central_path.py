@@ -237,6 +237,15 @@ def test_the_limit_is_a_simplex_etf_reached_at_the_stated_rate(projection):
     torch.testing.assert_close(scaled, limit.T[:, None].expand_as(scaled), rtol=0, atol=5 / omega[1, 0].item())
 
 
+@both
+def test_the_asymptote_is_the_last_term_of_the_equation_alone(projection):
+    """c₃ω⁴ = t, or c₂ω² = t where c₃ is 0."""
+    path, times = CentralPath(normal(3, 3, 2), projection=projection), torch.tensor([0.0, 10.0]).double()
+    _, c2, c3 = constants(3, 3, projection)
+    power, factor = (4, c3) if projection == "orthogonal" else (2, c2)
+    torch.testing.assert_close(factor * path.asymptote(times) ** power, times)
+
+
 def exact(initial, time, classes, samples, projection):
     """The root by bisection in 50 decimal digits."""
     with localcontext() as context:

@@ -267,6 +267,8 @@ def test_small_weights_grow_as_the_linear_flow(size):
     run, carried = flow.flow(times), flow.propagators(times)
     expected = (2 * times.exp() + (-times).exp()) * size
     torch.testing.assert_close(run.weight[:, 0, 0], expected, rtol=1e-9, atol=0)
+    both_below = CollapsedFlow(-3 * size * eye, -size * eye, -eye).flow(times)
+    torch.testing.assert_close(both_below.weight[:, 0, 0], -expected, rtol=1e-9, atol=0)
     torch.testing.assert_close(carried.outer_weight, eye.expand(2, 2, 2), rtol=0, atol=1e-6)
 
 

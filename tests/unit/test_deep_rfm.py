@@ -218,6 +218,8 @@ def test_jitter_comes_only_when_needed_and_is_told():
     X, y = clusters(40, 2)
     smooth = DeepRFM(GaussianKernel(3.0), ReLUFeatures(24), depth=1).fit(X, y)
     assert 0 < smooth.readings_[0].jitter <= 1e6 * 40 * np.finfo(float).eps
+    power = math.log10(smooth.readings_[0].jitter / (40 * np.finfo(float).eps))
+    assert power == pytest.approx(round(power))
     assert smooth.readings_[0].misfit > 1e-6
     sharp = DeepRFM(LaplaceKernel(2.0), ReLUFeatures(24), depth=1).fit(X, y)
     assert sharp.readings_[0].jitter == 0
@@ -311,12 +313,14 @@ def test_a_state_is_of_its_settings_and_data(settings, data):
     assert not [name for name in other.state_dict() if name.startswith("layers")]
 
 
-def test_a_state_goes_on_with_another_depth():
-    state = DeepRFM(**SETTINGS).fit(X, Y).state_dict()
-    deeper = DeepRFM(**SETTINGS | {"depth": 3})
-    np.testing.assert_array_equal(
-        deeper.fit(X, Y, state=state).transform(X), DeepRFM(**SETTINGS | {"depth": 3}).fit(X, Y).transform(X)
-    )
+def test_a_state_goes_on_with_another_depth(monkeypatch):
+    """From its last layer: the layers that it holds are not fitted again."""
+    state, fitted, fit_one = DeepRFM(**SETTINGS).fit(X, Y).state_dict(), [], DeepRFM._fit_layer
+    deeper, whole = (DeepRFM(**SETTINGS | {"depth": 3}) for _ in range(2))
+    whole.fit(X, Y)
+    monkeypatch.setattr(DeepRFM, "_fit_layer", lambda own, at, *data: fitted.append(at) or fit_one(own, at, *data))
+    np.testing.assert_array_equal(deeper.fit(X, Y, state=state).transform(X), whole.transform(X))
+    assert fitted == [2]
     with pytest.raises(
         CheckpointError, match=r"DeepRFM.fit\(state\): expected at most 1 layers, the depth, got 2\. Raise"
     ):

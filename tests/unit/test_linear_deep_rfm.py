@@ -139,6 +139,17 @@ def test_the_first_layer_is_right_for_nearly_equal_samples_and_for_small_ones():
     torch.testing.assert_close(small.first() * small.kappa**0.5, 1e-20 / 0.3 * GRAM @ TARGET, atol=0, rtol=1e-9)
 
 
+def test_the_first_layer_is_right_where_samples_are_large_in_one_direction():
+    """Gram eigenvalues 1e9 and 1, exactly: the product with the Gram matrix alone has lost eight digits."""
+    large, ridge = 1e9, 1e-3
+    gram = torch.tensor([[large + 1, large - 1], [large - 1, large + 1]], dtype=torch.float64) / 2
+    rfm = LinearDeepRFM(gram, torch.tensor([0, 1]), kernel_ridge=ridge, feature_ridge=1.0)
+    of_sum, of_difference = large / (large + ridge), 1 / (1 + ridge)
+    expected = torch.tensor([[of_sum + of_difference, of_sum - of_difference]], dtype=torch.float64) / 2
+    found = rfm.first() * rfm.kappa**0.5
+    torch.testing.assert_close(found, torch.cat([expected, expected.flip(1)]), rtol=0, atol=1e-10)
+
+
 def test_gradients_and_dtype():
     gram = (normal(6, 8) @ normal(6, 8).mT).requires_grad_()
     settings = {"kernel_ridge": 0.3, "feature_ridge": 1.0}

@@ -287,6 +287,25 @@ def test_a_margin_that_is_rounding_before_it_falls_ends_the_search():
     np.testing.assert_allclose(first_event(margins, np.full((1, 1, 1), -1e-9), 0.0, 8.0), at, rtol=0, atol=1e-13)
 
 
+def test_slopes_of_speeds_of_degree_two_are_exact():
+    """Newton's method would end at its limits with others too, later."""
+
+    def speeds(alpha):
+        return np.array([alpha[0] ** 2 + 3 * alpha[0] * alpha[1], 5 * alpha[1] - 2 * alpha[0]]), 0.0
+
+    found = _regularisation._slopes(speeds, np.array([0.5, 0.25]))
+    np.testing.assert_allclose(found, [[2 * 0.5 + 3 * 0.25, 3 * 0.5], [-2, 5]], rtol=0, atol=1e-14)
+
+
+def test_points_cut_away_in_all_coordinates_are_in_one_place_behind_their_layer():
+    points, labels, targets, _, _ = drawn(2, 2, 4, 0)
+    alpha = np.array([[0, 0], [0, 0], [1, 0], [1, 0]], dtype=float)
+    first, second = gnomon.GeneralFlow(points, labels, targets).places(np.stack([alpha, alpha]))
+    assert len({*first}) == 4
+    assert second[0] == second[1]
+    assert len({*second}) == 3
+
+
 def test_a_regularised_flow_that_leaves_slowly_arrives():
     """From next to where it would rest it leaves within some 4,000 steps, while the other coefficient comes to rest."""
 
@@ -526,6 +545,8 @@ def test_bad_input_of_several_clusters_is_named():
         flow.flow(beta, rotation * torch.nan, TIMES)
     with pytest.raises(RangeError, match=r"GeneralFlow.velocity_at\(rotation\): expected orthogonal matrices"):
         flow.velocity_at(beta, 2 * rotation)
+    with pytest.raises(EmptyError, match=r"GeneralFlow\(targets\): expected at least one"):
+        gnomon.GeneralFlow(points, labels, targets[:0])
     with pytest.raises(RangeError, match=r"GeneralFlow\(labels\): expected classes 0 to 1, got 0 to 2"):
         gnomon.GeneralFlow(points, torch.tensor([0, 1, 2, 0]), targets)
     with pytest.raises(ShapeError, match=r"GeneralFlow\(targets\): expected points \(n, q\) and targets \(k, q\)"):
