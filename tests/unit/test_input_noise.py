@@ -147,6 +147,16 @@ def test_an_accuracy_of_numpy_is_one():
 @pytest.mark.bad_input
 def test_a_state_whose_accuracy_is_none_is_refused_when_it_is_loaded():
     noise = InputNoise()
-    with pytest.raises(CheckpointError, match=r"expected a train_accuracy in \[0, 1\], got 7.0. Load a state of the"):
-        noise.load_state_dict({"train_accuracy": 7.0})
+    with pytest.raises(CheckpointError, match=r"expected a train_accuracy in \[0, 1\], got 1.5. Load a state of the"):
+        noise.load_state_dict({"train_accuracy": 1.5})
     assert noise.train_accuracy == 0.0
+    noise.load_state_dict({"train_accuracy": 1.0})
+    assert noise.train_accuracy == 1.0
+
+
+@pytest.mark.bad_input
+def test_a_list_of_accuracies_is_no_tensor():
+    with pytest.raises(
+        TypeError, match=r"noise_level\(train_accuracy\): expected a tensor of real .*, got list\. Pass one"
+    ):
+        noise_level([0.5, 1.0])

@@ -402,6 +402,17 @@ def test_a_matrix_that_begins_at_zero_is_penalised_once_it_has_grown(generator):
     torch.testing.assert_close(value, torch.linalg.matrix_norm(weight, 2).square())
 
 
+def test_a_call_makes_one_step_from_the_direction_of_the_last(generator):
+    weight = torch.randn(4, 3, generator=generator)
+    penalty = SpectralNormPenalty([weight.requires_grad_()], 2.0, generator=generator)
+    (u,), matrix = penalty.state_dict()["directions"], weight.detach()
+    for _ in range(2):
+        v = functional.normalize(matrix.T @ u, dim=0)
+        u = functional.normalize(matrix @ v, dim=0)
+        torch.testing.assert_close(penalty().detach(), (u @ matrix @ v).square())
+    assert SpectralNormPenalty([weight], 0.0)() == 0
+
+
 def test_a_matrix_that_leaves_the_directions_of_the_iteration_is_penalised(generator):
     weight = torch.tensor([[1.0, 0.0], [0.0, 0.0]], requires_grad=True)
     penalty = SpectralNormPenalty([weight], 2.0, generator=generator)
@@ -757,6 +768,23 @@ def test_sam_refuses_what_has_no_direction():
         pass
     assert w.tolist() == [1.0, 1.0]
     assert w.grad is not None
+
+
+def test_at_a_step_without_gradients_nothing_is_trained_and_nothing_changed():
+    """As where `zero_grad` comes before the step by mistake, or all of this optimizer's part is left out of a loss."""
+    w = nn.Parameter(torch.tensor([3.0, 4.0]))
+    for make in (OrthoGrad, EgalitarianGradients, gnomon.GrokfastEMA, lambda ws: WeightNormConstraint(ws, 2.0)):
+        optimizer = torch.optim.SGD([w], 0.1)
+        make([w]).attach(optimizer)
+        optimizer.step()
+        assert w.tolist() == [3.0, 4.0]
+
+
+@pytest.mark.parametrize("power", [-300, -160, -150, -140, 0, 150, 160, 300])
+def test_the_joint_norm_keeps_all_digits_where_squares_lose_some(power):
+    parts = [torch.tensor([[1.0, 2.0], [3.0, 4.0]]).double(), torch.tensor([5.0]).double()]
+    found = joint_norm(part * 10.0**power for part in parts)
+    assert found.item() == pytest.approx(math.sqrt(55) * 10.0**power, rel=1e-14, abs=0)
 
 
 def test_the_constraint_holds_complex_weights_too():

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision, single
-from gnomon.errors import ArgumentTypeError, ShapeError, public
+from gnomon.errors import ShapeError, public
 from gnomon.linalg import drawn
 from gnomon.steer._parameters import not_the_state, require_entries
 
@@ -45,13 +45,6 @@ def noise_level(
         >>> gnomon.noise_level(0.0), gnomon.noise_level(1.0)
         (0.06, 0.03)
     """
-    if not isinstance(train_accuracy, Tensor | numbers.Real):
-        raise ArgumentTypeError(
-            "train_accuracy",
-            "a number or a tensor",
-            type(train_accuracy).__name__,
-            "Convert it to a tensor.",
-        )
     within = (train_accuracy >= 0) & (train_accuracy <= 1)
     _checks.settings(
         ("train_accuracy", train_accuracy, "in [0, 1]", bool(torch.as_tensor(within).all())),

@@ -64,7 +64,7 @@ class WeightNormConstraint:
         self._parameters = [(name, parameter) for name, parameter in named(parameters) if parameter.requires_grad]
         if not self._parameters:
             raise EmptyError("parameters", "one that requires gradients", "none", "Unfreeze what is to be trained.")
-        self.norm = alpha * self._now().detach()
+        self.norm = alpha * self._now()
 
     @public
     @torch.no_grad()
