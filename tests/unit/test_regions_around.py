@@ -236,6 +236,14 @@ def test_edges_without_length_have_no_side():
     torch.testing.assert_close(regions.boundary_distance(points), whole.boundary_distance(points))
 
 
+def test_the_centre_of_a_polygon_without_area_is_that_of_its_corners():
+    """Beside a triangle, whose centre of mass it is too; padding does not count."""
+    corners = [[[3.0, 0.0], [5.0, 0.0], [7.0, 0.0], [3.0, 0.0]], [[1.0, 1.0], [4.0, 1.0], [1.0, 7.0], [1.0, 1.0]]]
+    polygons = Polygons(torch.tensor(corners).double(), torch.tensor([3, 3]), torch.zeros(2, 4, dtype=torch.long))
+    torch.testing.assert_close(polygons.centroids(), torch.tensor([[5.0, 0.0], [2.0, 3.0]]).double())
+    torch.testing.assert_close(polygons.areas(), torch.tensor([0.0, 9.0]).double())
+
+
 def test_the_class_changes_along_edges_of_regions_too():
     """Outputs that end in a ReLU: class 1 where its output is positive, the first where all are 0."""
     model = one_layer([[-1.0, 0.0], [0.0, 1.0]])[:2]

@@ -17,9 +17,6 @@ from gnomon.regions._split import Allow, Split, split_by_lines, split_by_maximum
 from gnomon.regions._steps import Network
 from gnomon.regions._windows import windows
 
-MIX = 0x9E3779B97F4A7C15 - 2**64
-"""An odd number of 64 random bits: the golden ratio's."""
-
 
 @dataclass(frozen=True)
 class Piece:
@@ -102,7 +99,7 @@ class Propagation:
         if isinstance(operation, PiecewiseLinear):
             # A unit's piece is the number of breaks below its value.
             state = state.view(len(state), len(operation.breaks), -1).sum(1)
-        pattern = part.pattern[parent] * MIX + (state * _keys(state.shape[1], place).to(state.device)).sum(1)
+        pattern = part.pattern[parent] + (state * _keys(state.shape[1], place).to(state.device)).sum(1)
         held = {name: planes[parent] for name, planes in self._kept(part.held, place).items()}
         if step.name in self.network.needed_after[place]:
             held[step.name] = bent(operation, part.held[step.inputs[0]][parent], state)
