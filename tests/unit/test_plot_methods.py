@@ -163,6 +163,7 @@ def test_histories_side_by_side_have_colours_and_their_splits_dashes():
     assert lines["plain, test"].get_linestyle() == lines["other, test"].get_linestyle() == "--"
     np.testing.assert_allclose(heights(lines["other, test"]), 3 * heights(lines["plain, test"]))
     assert len(figure.legends[0].get_texts()) == 6
+    assert [panel.get_yscale() for panel in axes] == ["log", "linear"]
     only = History()
     only.append(Reading(1, {"equinorm": torch.tensor(0.5)}, {}))
     _, axes = compare(filled(), only).plot("equinorm")

@@ -27,7 +27,7 @@ class Level(IntEnum):
     ALL = 3
 
 
-def levels(plan: Plan, *, rows: bool = False) -> dict[str, Level]:
+def levels(plan: Plan, *, rows: bool) -> dict[str, Level]:
     """The level of everything that a plan names.
 
     A quantity with one row per sample is computed on batches or chunks if all that it uses is available then, and so is
