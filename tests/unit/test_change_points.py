@@ -83,7 +83,8 @@ def test_a_value_rests_up_to_the_tolerance():
 def test_a_plateau_is_high_and_of_rank_one_from_the_thresholds_on():
     steps, at = list(range(1, 101)), [0.5] * 100
     assert plateau(steps, at, at, high=0.5, rank_one=0.5).reached
-    assert plateau(steps, [0.0] * 100, [0.0] * 100, high=0, rank_one=0).reached
+    for limit in (0, 1):
+        assert plateau(steps, [limit] * 100, [limit] * 100, high=limit, rank_one=limit).reached
 
 
 def test_the_parts_compared_begin_after_a_quarter_and_after_half_of_the_steps():

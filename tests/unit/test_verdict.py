@@ -222,7 +222,8 @@ def test_distances_are_in_spreads_of_the_traits_and_so_is_what_is_unusual(made_u
     names = made_up["traits"]
     made_up["middle"] = [1.0] * len(names)
     made_up["width"] = [100.0 if name.startswith("log_probability") else 2.0 for name in names]
-    row = np.array([{"accuracy, level": -3.0, "log_probability, level": 40.0}.get(name, 1.5) for name in names])
+    at = {"accuracy, level": -3.0, "log_probability, level": 40.0, "explained_variance_ratio, level": 4.6}
+    row = np.array([at.get(name, 1.5) for name in names])
     spreads = (row - 1) / made_up["width"]
     found = Corpus(made_up).similar(row)
     assert [run.distance for run in found] == pytest.approx([math.sqrt(np.mean((spreads - at) ** 2)) for at in (0, 9)])
