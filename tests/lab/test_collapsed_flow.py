@@ -8,7 +8,8 @@ from torch import nn
 
 from gnomon import cumulative_parameters
 from gnomon.errors import RangeError
-from gnomon_lab.papers.effective_flow._shared import collapsed_network, cone, extrapolated, outputs
+from gnomon_lab.papers._shared import principal
+from gnomon_lab.papers.effective_flow._shared import CollapsedNetwork, collapsed_network, cone, extrapolated, outputs
 from gnomon_lab.papers.effective_flow.collapsed_flow import run as collapsed_flow
 from gnomon_lab.papers.effective_flow.collapsed_flow.page import (
     NETWORKS,
@@ -147,6 +148,41 @@ def test_a_cone_is_wide_and_conditioned(q):
     rim, centre = 7 * across / across.norm(dim=0), axis[:, None] / axis.norm()
     assert (matrix @ (rim + centre) > 0).all()
     assert (matrix @ (rim - centre) < 0).all()
+
+
+def test_descent_is_that_of_the_sum_of_the_class_averages(generator):
+    """In all cumulative parameters, the layers' too, which rest in a collapsed network; a label is a column of Y."""
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    clusters, labels = [normal(3, 2), normal(5, 2)], normal(2, 2)
+    network = CollapsedNetwork(normal(2, 2, 2), normal(2, 2, 2), clusters, labels)
+    states, losses, most = network.descend(0.01, 2, 1)
+    state, layers = network.start.clone().requires_grad_(), network.layers.clone().requires_grad_()
+    expected, largest = [], 0.0
+    for step in range(3):
+        errors = [
+            (outputs(part, state[0], state[1].T, layers) - y) ** 2 for part, y in zip(clusters, labels.T, strict=True)
+        ]
+        loss = sum(error.sum() / len(error) / 2 for error in errors)
+        of_state, of_layers = torch.autograd.grad(loss, (state, layers))
+        expected.append(loss.item())
+        if step < 2:
+            largest = max(largest, of_layers.abs().max().item())
+            state, layers = state - 0.01 * of_state, layers - 0.01 * of_layers
+    assert largest > 0
+    assert losses.tolist() == pytest.approx([expected[0], expected[2]])
+    assert most.tolist() == pytest.approx([0.0, largest])
+    torch.testing.assert_close(states[1], state)
+
+
+def test_principal_components_are_those_of_the_covariance_wherever_the_samples_lie(generator):
+    x = torch.randn(40, 4, generator=generator, dtype=torch.float64) * torch.tensor([4.0, 3.0, 2.0, 1.0])
+    found = principal(x + 100, 2)
+    values, vectors = torch.linalg.eigh(x.T.cov())
+    torch.testing.assert_close(found.T.cov(), values[[3, 2]].diag())
+    torch.testing.assert_close(found.abs(), ((x - x.mean(0)) @ vectors[:, [3, 2]]).abs())
 
 
 def test_settings_are_checked_together():

@@ -297,6 +297,13 @@ def test_slopes_of_speeds_of_degree_two_are_exact():
     np.testing.assert_allclose(found, [[2 * 0.5 + 3 * 0.25, 3 * 0.5], [-2, 5]], rtol=0, atol=1e-14)
 
 
+def test_newtons_method_finds_where_affine_speeds_are_zero():
+    """Without it the regularised flow gets there too, after many more speeds."""
+    slopes, rest = np.array([[-2.0, 1.0], [0.5, -1.0]]), np.array([0.3, 0.8])
+    found = _regularisation._newton(lambda alpha: (slopes @ (alpha - rest), 1e-14), np.array([0.9, 0.1]))
+    np.testing.assert_allclose(found, rest, rtol=0, atol=1e-12)
+
+
 def test_points_cut_away_in_all_coordinates_are_in_one_place_behind_their_layer():
     points, labels, targets, _, _ = drawn(2, 2, 4, 0)
     alpha = np.array([[0, 0], [0, 0], [1, 0], [1, 0]], dtype=float)
