@@ -500,9 +500,10 @@ def test_a_value_that_is_no_number_ends_the_run_in_a_sentence(tmp_path, value):
 
 
 def test_series_last_and_settled():
-    records = [{"arm": "a", "step": step, "test": value} for step, value in enumerate([0.1, 0.95, 0.8, 0.92, 0.93])]
-    assert series(records, "a", "test")[0] == (0, 1, 2, 3, 4)
-    assert last(records, "a")["test"] == 0.93
+    records = [{"arm": "a", "step": step, "test": value} for step, value in enumerate([0.1, 0.95, 0.8, 0.9, 0.93])]
+    records += [{"arm": "a", "step": 9, "train": 0.5}, {"arm": "c", "step": 9, "test": 0.5}]
+    assert series(records, "a", "test") == ((0, 1, 2, 3, 4), (0.1, 0.95, 0.8, 0.9, 0.93))
+    assert last(records, "a") == {"arm": "a", "step": 9, "train": 0.5}
     assert settled_at(records, "a", "test", 0.9) == 3
     assert settled_at(records, "a", "test", 0.99) is None
     with pytest.raises(EmptyError, match=r"expected records of 'b', got none"):

@@ -150,8 +150,11 @@ def test_a_state_whose_accuracy_is_none_is_refused_when_it_is_loaded():
     with pytest.raises(CheckpointError, match=r"expected a train_accuracy in \[0, 1\], got 1.5. Load a state of the"):
         noise.load_state_dict({"train_accuracy": 1.5})
     assert noise.train_accuracy == 0.0
-    noise.load_state_dict({"train_accuracy": 1.0})
-    assert noise.train_accuracy == 1.0
+    with pytest.raises(CheckpointError, match=r"expected a train_accuracy in \[0, 1\]"):
+        noise.load_state_dict({"train_accuracy": torch.tensor([0.5, 1.5])})
+    for accuracy in (1.0, 0.0):
+        noise.load_state_dict({"train_accuracy": accuracy})
+        assert noise.train_accuracy == accuracy
 
 
 @pytest.mark.bad_input
