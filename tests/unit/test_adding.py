@@ -35,7 +35,7 @@ def python(where, *arguments):
     )
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 def test_two_files_add_a_quantity(tmp_path):
     for part in ("src", "tests", "docs", "tools"):
         shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__", "assets"))

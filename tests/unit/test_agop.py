@@ -253,7 +253,7 @@ print(highest() - before)
 """
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell peaks of memory")
 def test_the_jacobians_are_never_held():
     """At most the budget of 16 MiB, 4,096 rows waiting and joined, and four matrices: the Jacobians are 114 MiB."""
@@ -336,7 +336,7 @@ else:
 """
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 def test_processes_give_what_one_gives(tmp_path):
     """Unequal shards, some empty."""
     imports = "from gnomon import AGOP; from gnomon.errors import EmptyError; from gnomon.models import mlp"

@@ -193,7 +193,7 @@ def test_gradient_steps_with_renormalisation_grow_as_the_renormalised_flow():
     assert ((found - printed).abs() > 0.01 * printed).all()
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @both
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("seed", range(2))

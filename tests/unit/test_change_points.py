@@ -169,7 +169,7 @@ def test_too_few_readings_are_no_verdict():
     assert not plateau([0], [0.9], [1.0]).reached
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize(("alignment", "pc1", "drift"), [(0.19, 0.9, 0.0), (0.9, 0.29, 0.0), (0.9, 0.9, 0.06)])
 def test_readings_of_twelve_in_a_factor_of_ten_will_do_and_each_default_is_needed(alignment, pc1, drift):
     """As `log_spaced(12)` has them, the spacing of most examples; `drift` is the gain of each doubling."""

@@ -202,7 +202,7 @@ else:
 """
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 def test_processes_give_what_one_gives(tmp_path):
     """For real, over gloo: unequal shards, some empty; and the metric goes on afterwards."""
     imports = "from gnomon import ClassStatistics, class_moments"

@@ -112,7 +112,7 @@ def test_inputs_are_untouched(contract):
     torch.testing.assert_close(given, before, rtol=0, atol=0)
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @named(lambda contract: contract.differentiable)
 def test_gradient(name):
     """In each floating tensor; in moments and Gram matrices by way of the rows that they are of."""

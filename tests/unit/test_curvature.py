@@ -194,7 +194,7 @@ def test_lanczos_knows_how_far_off_it_is():
     assert few.errors[2].isinf()
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 def test_estimates_hold_over_seeds():
     (x, labels), model = samples(60, 6), network(6, 20, 10, 3)
     whole = hessian(model, x, labels)
@@ -337,7 +337,7 @@ def test_layer_norm_of_large_numbers_in_half_precision_is_that_of_float32(quanti
     torch.testing.assert_close(found, quantity(single, x.float(), torch.arange(20) % 3).value, rtol=0.03, atol=0)
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("quantity", [gnomon.hessian_trace, gnomon.gauss_newton_trace])
 def test_networks_in_half_precision_are_not_taken_for_those_without_a_second_derivative(quantity, dtype):

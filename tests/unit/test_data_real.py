@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from gnomon.data import load_images
 
-pytestmark = [pytest.mark.data, pytest.mark.once]
+pytestmark = [pytest.mark.data, pytest.mark.unchecked]
 
 
 @dataclass

@@ -73,7 +73,7 @@ def test_it_is_as_deep_as_it_is_called(network):
     assert sum(isinstance(layer, nn.Conv2d | nn.Linear) for layer in model.modules()) == DEPTHS[network]
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @every_network
 @pytest.mark.parametrize("shape", [(1, 28, 28), (1, 32, 32), (3, 32, 32), (3, 96, 96)])
 def test_images_of_every_data_set_fit(network, shape):

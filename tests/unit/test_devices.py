@@ -88,7 +88,7 @@ FREE = {"ClusteredFlow"} if REAL else set()
 """What holds singular vectors, whose signs are another library's choice."""
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize("name", sorted(set(EVERY) - MADE - FREE))
 def test_everything_is_computed_where_its_arguments_are(name):
     function, arguments = EVERY[name]
@@ -135,7 +135,7 @@ class First(Averaged):
         return super().forward(x)[:, 0]
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize("outputs", [3, 160])
 @pytest.mark.parametrize("network", [Averaged, First])
 def test_probes_of_many_outputs_heads_and_positions_read_where_the_network_is(network, outputs):
@@ -236,7 +236,7 @@ def test_the_exact_penalty_is_the_same_where_tensors_are_made_on_the_device_by_d
         torch.testing.assert_close(found.cpu(), exact(model, x))
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize("name", sorted(set(EVERY) - MADE))
 def test_everything_is_computed_where_tensors_are_made_on_the_device_by_default(name):
     function, arguments = EVERY[name]

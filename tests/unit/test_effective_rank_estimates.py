@@ -20,7 +20,7 @@ def ranks(jacobian, accuracy):
     return first_and_norm_of_all(parts, tuple(jacobian.shape), jacobian, accuracy).stable_rank()
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @every_network
 def test_the_interval_holds(name):
     """In 90 % or more of 200 seeds, by `benchmarks/coverage.py`; it may hold always, since a part of it is a bound."""
@@ -41,7 +41,7 @@ def test_no_first_value_is_missed_however_close_others_lie(values, tolerance):
     assert (found.errors <= tolerance * found.values).all()
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @every_network
 def test_the_first_value_is_bounded_after_few_steps(name):
     jacobian = jacobian_of(name)

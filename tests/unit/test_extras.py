@@ -14,7 +14,7 @@ PROGRAM = Path(__file__).parents[1] / "empty_environment.py"
 SOURCES = Path(__file__).parents[2] / "src"
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 def test_without_the_extras_gnomon_measures_steers_and_solves():
     """`make empty` runs the same program where they are not installed."""
     done = subprocess.run([sys.executable, PROGRAM, "--hidden"], capture_output=True, text=True, timeout=120)
@@ -41,7 +41,7 @@ def test_a_command_names_the_first_package_that_it_lacks():
         require("gnomon", ("torch", "no_such", "none_either"), "lab")
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 def test_arrays_in_shapes_are_classes():
     """From NumPy 2.5 on `NDArray` is a type alias, which jaxtyping takes for no class: gnomon could not be imported."""
     shapes = re.compile(r"\b(Float|Int|Bool|Shaped|Num|Real)\[(npt\.)?NDArray")

@@ -43,7 +43,7 @@ def held(model):
     return {name: id(parameter) for name, parameter in model.named_parameters(remove_duplicate=False)}
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize("n", [7, 1])
 @pytest.mark.parametrize("name", FOREIGN)
 def test_the_kernel_is_that_of_plain_gradients_at_any_memory(name, n):
@@ -174,7 +174,7 @@ def test_torch_gives_wrong_gradients_of_batch_norm_for_one_sample():
 
 
 # Of a linear layer the kernel does not depend on the parameters; hooks change the gradients of the kernel too.
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize("name", sorted({*BUILDERS, *FOREIGN} - ONCE - {"linear", "masked gradients"}))
 def test_gradients_of_kernel_and_rate_are_finite_differences(name):
     model, x = foreign(name) if name in FOREIGN else zoo(name)

@@ -166,7 +166,7 @@ def whole_jacobian(model, x):
     return torch.autograd.functional.jacobian(model, x, vectorize=True).flatten(3)
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize("norm", [nn.BatchNorm1d, nn.BatchNorm2d, Centred])
 def test_where_samples_mix_both_estimators_estimate_one_number(norm):
     """The whole batch's Jacobian in a sample. The signs of `exact` are fixed: another order gives others."""
@@ -359,7 +359,7 @@ COMPILED = {
 }
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 @pytest.mark.parametrize("way", COMPILED)
 def test_what_is_compiled_runs_as_it_was_written(way):
@@ -453,7 +453,7 @@ def test_samples_that_are_numbers():
         torch.testing.assert_close(penalty, slopes.norm(dim=1).mean())
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 def test_a_step_that_is_compiled_whole_is_refused():
     model, x = zoo("mlp")
@@ -462,7 +462,7 @@ def test_a_step_that_is_compiled_whole_is_refused():
         step(x)
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 def test_processes_that_reduce_at_the_first_derivative_are_refused():
     """With a static graph DistributedDataParallel takes the penalty's derivative for the loss's: no process says so."""
     model, x = zoo("mlp", torch.float32)

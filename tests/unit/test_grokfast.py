@@ -184,7 +184,7 @@ def test_parameters_without_gradient_rest(name, slope):
     assert never.grad is None
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])

@@ -162,7 +162,8 @@ def network(name):
 
 # Where types are checked at run time, the checker itself draws from Python's stream.
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.once if name == "other random numbers" else ()) for name in BUILDERS]
+    "name",
+    [pytest.param(name, marks=pytest.mark.unchecked if name == "other random numbers" else ()) for name in BUILDERS],
 )
 def test_training_is_the_same_bit_by_bit(name):
     def trained(probed):
@@ -402,7 +403,7 @@ def lines_of(act, counted, interrupted=None):
 
 # Python itself keeps to itself what interrupts the callback of a weak reference.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize("build", [scaling, without_scaling])
 def test_an_interrupt_at_any_line_leaves_nothing_behind(build):
     """A sample of the lines of gnomon, and of what it calls in torch and of the network: about fifty of each."""
@@ -497,7 +498,6 @@ def test_state_in_arrays_is_restored():
     np.testing.assert_array_equal(count, [1.0])
 
 
-@pytest.mark.once  # with the frames of a type checker between, the warning names another file
 class Mixing(nn.Linear):
     """Its buffer mixes the features."""
 
@@ -560,7 +560,6 @@ def test_buffers_that_a_pass_makes_are_not_there_afterwards():
     assert model.state_dict().keys() == {"0.weight", "0.bias", "2.weight", "2.bias"}
 
 
-@pytest.mark.once  # with the frames of a type checker between, the warning names another file
 def test_state_in_objects_of_other_kinds_is_said_before_training():
     model = nn.Sequential(nn.Linear(4, 4), Averaging(), nn.Linear(4, 3))
     with pytest.warns(UserWarning, match=r"changes Averaging, Averaging\.average, which .* not restore") as said:

@@ -83,6 +83,6 @@ assert_close(joint_norm(whole), (whole[0].square().sum() + 30 + 1).sqrt())
 """
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 def test_the_joint_norm_of_gradients_is_taken_where_they_are_sharded(tmp_path):
     on_processes(2, IMPORTS, SHARDED, tmp_path)

@@ -94,7 +94,7 @@ def peak(measure, budget):
     return 1024 * int(printed(code))
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell peaks of memory")
 def test_peak_is_the_result_and_the_budget():
     budget = 32 * 2**20
@@ -103,21 +103,21 @@ def test_peak_is_the_result_and_the_budget():
     assert peak(JACOBIAN, 2**30) > 3 * (RESULT + budget), "the whole graph would have fitted: the test shows nothing"
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell peaks of memory")
 def test_looking_for_a_points_region_keeps_to_its_budget():
     # A hundred times more would be taken by all points and corners at once.
     assert peak(REGIONS, 16 * 2**20) < 1.1 * 16 * 2**20
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell peaks of memory")
 def test_slicing_keeps_to_its_budget():
     # With 512 MiB the same takes 100 or more.
     assert peak(SLICE, 16 * 2**20) < 1.15 * 16 * 2**20
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize("measure", [gnomon.input_jacobian, gnomon.centroid, gnomon.ntk], ids=lambda m: m.__name__)
 @pytest.mark.parametrize("name", BUILDERS)
 def test_nothing_stays_in_memory(name, measure):
@@ -139,14 +139,14 @@ def test_nothing_stays_in_memory(name, measure):
     assert [output().shape for output in outputs if output() is not None] == []
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell peaks of memory")
 def test_making_a_probe_fits_the_budget_whatever_the_number_of_classes():
     """At 1,000 classes and 224 pixels the Jacobians of 16 samples are 9.6 GB, which nothing needs before training."""
     assert peak(PROBE, 2**28) < 1.1 * 2**28
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell peaks of memory")
 def test_the_peak_of_a_reading_does_not_depend_on_the_number_of_samples():
     """`benchmarks/scale.py` does so for 100,000 images."""

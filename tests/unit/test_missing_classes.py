@@ -168,7 +168,7 @@ def test_a_probe_reads_the_classes_that_are_there_and_says_so_at_readings_alone(
     torch.testing.assert_close(found["self_duality"], duality)
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 def test_missing_classes_are_said_once_by_default():
     features, labels = samples()
     probe = Probe(nn.Linear(4, 6).double(), (features, THERE[labels]), [gnomon.nc1])

@@ -301,7 +301,7 @@ def test_nc1_of_the_paper_is_the_ratios_for_renormalised_features_only():
     torch.testing.assert_close(gnomon.nc1(moments) / expected, torch.tensor(1.2356).double(), rtol=1e-4, atol=0)
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 @pytest.mark.parametrize("width", [3, 12])
 @settings

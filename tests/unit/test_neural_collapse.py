@@ -222,7 +222,7 @@ def test_where_class_means_coincide():
     torch.testing.assert_close(nc1(class_moments(features, labels, 3)), expected)
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize("p", [2, P, 13])
 def test_gradient(p):
     features, labels = samples(12, p)

@@ -37,7 +37,7 @@ def test_a_notebook_holds_what_it_printed_and_drew(path):
     assert path.stat().st_size < 700_000
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 def test_the_first_notebook_runs_and_prints_what_it_holds():
     """In this process, which has imported torch."""
     held = cells(nbformat.read(FOLDER / "first-reading.ipynb", as_version=4))

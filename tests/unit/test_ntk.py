@@ -150,7 +150,7 @@ def test_reads_tokens():
     torch.testing.assert_close(ntk(model, tokens, trace=False), plain(model, tokens, tokens))
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize("name", ["mlp", "residual", "conv"])
 def test_can_be_differentiated_in_the_parameters(name):
     model, x = zoo(name)
@@ -281,7 +281,7 @@ def peak(layer, samples, budget):
     return 1024 * int(printed(code))
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell peaks of memory")
 @pytest.mark.parametrize(("layer", "samples"), [("torch.nn.Softmax(1)", 900), ("torch.nn.LayerNorm(2000)", 200)])
 def test_peak_is_the_result_and_the_budget(layer, samples):

@@ -20,7 +20,7 @@ def at_three_points(name):
     return model, torch.cat([x, x + torch.randn(2, *x.shape[1:], generator=generator).double()])
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @every_network
 @pytest.mark.parametrize("rtol", [0.05, 0.2])
 def test_the_95_percent_interval_holds_in_90_to_99_percent(name, rtol):
@@ -40,7 +40,7 @@ def test_the_95_percent_interval_holds_in_90_to_99_percent(name, rtol):
     assert all((each.error <= rtol * each.value.abs().max()).all() for each in found)
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @every_network
 def test_the_interval_of_each_entry_between_samples_holds_in_90_to_99_percent(name):
     """Over 200 seeds, of the pairs of three samples."""
@@ -59,7 +59,7 @@ def test_the_interval_of_each_entry_between_samples_holds_in_90_to_99_percent(na
     assert all((each.error <= 0.2 * each.value.max()).all() for each in found)
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize("name", ["conv", "attention", "shared"])
 def test_the_kernel_between_samples_is_near_in_parts_too_and_nothing_is_disturbed(name):
     body, x = zoo(name)

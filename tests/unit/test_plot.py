@@ -231,7 +231,7 @@ def test_images_are_scaled_one_by_one_and_apart():
     assert axes.get_images()[0].get_clim() == (0, 1)
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 def test_a_new_figure_can_be_shown_and_leaves_the_settings_as_they_are():
     code = (
         "import matplotlib; matplotlib.use('Agg'); before = dict(matplotlib.rcParams); import torch, gnomon.plot; "

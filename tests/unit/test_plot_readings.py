@@ -43,7 +43,7 @@ def offsets(axes):
     return np.asarray(axes.collections[0].get_offsets())
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize("contract", CONTRACTS.values(), ids=CONTRACTS.keys())
 def test_every_quantity_has_a_plot(contract):
     """What a probe reads of it is drawn: each panel shows something."""

@@ -41,7 +41,7 @@ def assert_within(estimate, expected, most):
     assert estimate.error < most
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize(("localisation", "chains", "most"), [(1.0, 64, 0.15), (100.0, 32, 0.05)])
 def test_of_a_regular_model_it_is_half_the_parameters_less_what_is_known_of_pull_and_steps(localisation, chains, most):
     layer, x, y, curvatures = regression()
@@ -60,7 +60,7 @@ def test_of_a_regular_model_it_is_half_the_parameters_less_what_is_known_of_pull
     assert (found.below, found.diverged) == (0, 0)
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 def test_batches_have_the_same_coefficient():
     layer, x, y, _ = regression()
     whole, some = (

@@ -31,7 +31,7 @@ DOUBLE = {"CentralPath", "CollapsedFlow", "GeneralFlow", "TruncationFlow"}
 
 
 # GrokAlign is part of a training step, and runs the network as that does.
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize("name", sorted(set(EVERY) - {"GrokAlign", "GrokAlign.logits_and_penalty"}))
 def test_autocast_around_a_call_changes_no_bit(name):
     dtype = torch.float64 if name.partition(".")[0].partition(" ")[0] in DOUBLE else torch.float32
@@ -121,7 +121,7 @@ def test_gradients_pass_through_half_precision():
     torch.testing.assert_close(gradient.double(), expected, rtol=0.03, atol=0.01)
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize("name", sorted(EVERY))
 def test_tensors_made_in_inference_mode_are_taken_beside_those_with_gradients(name):
     function, arguments = EVERY[name]

@@ -183,7 +183,7 @@ for weight in every_weight:
 """
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 def test_a_distributed_network_is_read_by_one_process(tmp_path):
     on_processes(3, "from gnomon import Probe, centroid_alignment, effective_rank, every, nc1", DISTRIBUTED, tmp_path)
 

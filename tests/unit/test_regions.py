@@ -164,7 +164,7 @@ def test_every_region_has_the_networks_affine_map(name):
     assert len(regions.pattern.unique()) == len(regions), "two regions with one activation pattern"
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize("name", NETWORKS)
 def test_slopes_are_the_jacobian_along_the_plane_and_norms_the_whole_jacobians(name):
     model, plane = made(name)
@@ -193,7 +193,7 @@ def test_a_resnet18_is_exact_too():
     assert len(regions.pattern.unique()) == len(regions)
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 def test_a_resnet18_at_64_pixels_fits_the_default_memory():
     generator = torch.Generator().manual_seed(0)
     model = resnet18(3, 10, generator=generator).eval()
@@ -247,7 +247,7 @@ def least_memory(model, plane, box):
     return int(re.search(r"at least ([\d,]+) bytes", str(raised.value)).group(1).replace(",", ""))
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize("name", ["mlp", "functions", "max of ReLU"])
 def test_chunks_change_nothing(name):
     (model, plane), box = made(name), (-1, 1.5, -1.25, 1)
@@ -559,7 +559,7 @@ class Form(nn.Module):
         return self.last(self.form(self, self.first(x)).relu())
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize("form", FORMS)
 def test_every_way_to_write_it_is_read(form):
     model = Form(FORMS[form]).eval()
@@ -640,7 +640,7 @@ def test_nearly_coincident_units_leave_no_regions_without_a_width():
         torch.testing.assert_close(regions.areas.sum().item(), 4.0, rtol=0, atol=1e-10)
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 def test_max_pooling_windows_of_any_size_match_brute_force():
     model = image(nn.MaxPool2d(5, 2, 2)).double().eval()
     plane = Plane(*(part.double() for part in (torch.randn(1, 5, 5), torch.randn(2, 1, 5, 5))))

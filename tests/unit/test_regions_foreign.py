@@ -30,7 +30,7 @@ def test_a_network_of_others_is_read_exactly(name):
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize("name", NETWORKS)
 def test_up_to_the_boundary_a_network_of_others_is_affine(name):
     model, x = affine(name)

@@ -200,7 +200,7 @@ def test_attached_is_as_called_by_hand(make, name):
     assert (trained(make, name)[0].weight - unsteered[0].weight).norm() > 0.01 * unsteered[0].weight.norm()
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize("make", ATTACHED.values(), ids=ATTACHED)
 def test_a_resumed_run_is_the_unbroken_one(tmp_path, make):
     """Bit for bit, through a checkpoint file, with a constraint made of the trained weights."""

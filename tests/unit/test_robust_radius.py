@@ -63,7 +63,7 @@ def ascend(build, start, x):
     return build(free).detach()
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize("c", [(3.0, 1.0, -2.0), (-1.0, -2.0, -4.0), (1.0, 0.999, 0.0), (1.0, 0.0, 0.0)])
 def test_theorem_3_no_other_direction_survives_more(c):
     x, c = normal(5).expand(20, 5), torch.tensor(c, dtype=torch.float64)
@@ -80,7 +80,7 @@ def test_theorem_3_no_other_direction_survives_more(c):
     torch.testing.assert_close(best, rank_one(x), rtol=0, atol=0.05)
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 def test_no_jacobian_of_any_rank_survives_more_than_a_step_to_zero():
     """The theorem's rank one is not needed: -x makes all outputs equal, whatever J."""
     x = normal(5).expand(10, 5)

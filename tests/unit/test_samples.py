@@ -117,7 +117,7 @@ def test_samples_are_the_same_whatever_they_come_in(data, expected):
     torch.testing.assert_close(tensors(Probe(network(), data, QUANTITIES).read().values), expected)
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize("data", [TRAIN, DataLoader(Own(), 7)], ids=lambda data: type(data).__name__)
 def test_samples_are_the_same_a_few_at_a_time(data, expected):
     torch.testing.assert_close(tensors(Probe(network(), data, QUANTITIES, memory=SMALL).read().values), expected)
@@ -514,7 +514,7 @@ class Noisy(Dataset):
         return X[i].float() + noise + torch.rand(5), LABELS[i]
 
 
-@pytest.mark.once  # the checker of types draws from Python's stream
+@pytest.mark.unchecked  # the checker of types draws from Python's stream
 @pytest.mark.parametrize(
     "options",
     [

@@ -52,7 +52,7 @@ def test_what_stands_in_the_file_is_not_read_again(scale, monkeypatch, tmp_path,
     assert capsys.readouterr().out.count("\n") == 2
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the system does not tell peaks of memory")
 def test_a_point_is_read_and_its_estimates_are_as_exact_as_asked_for(scale):
     with torch.random.fork_rng():

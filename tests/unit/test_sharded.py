@@ -186,7 +186,7 @@ dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 """
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize(("world", "body"), [(2, READ + TEXTS + REFUSED), (3, READ)])
 def test_a_sharded_network_is_read_by_all_processes_together(world, body, tmp_path):
     on_processes(world, IMPORTS, NETWORKS + body, tmp_path)

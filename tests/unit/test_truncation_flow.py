@@ -140,7 +140,7 @@ def far(orbit, state):
     return float((state[0] - orbit.beta[-1]).norm() + (state[1] - orbit.rotation[-1]).norm())
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize("seed", range(3))
 def test_flow_is_the_limit_of_small_steps(seed):
     data = (*clusters(3, seed), *start(2, 3, seed))
@@ -151,7 +151,7 @@ def test_flow_is_the_limit_of_small_steps(seed):
     assert fine < coarse / 4
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize(("layers", "seed"), [(1, 0), (2, 1), (3, 2)])
 def test_loss_falls_by_what_both_parts_take(layers, seed):
     falls(*clusters(3, seed, each=5), *start(layers, 3, seed), TIMES[:4])
@@ -161,7 +161,7 @@ SLIDING = [(2, 1, 3, 6), (2, 1, 3, 14), (2, 1, 3, 54), (2, 2, 4, 39), (3, 2, 4, 
 """Points that slide in two layers at once, or that coincide behind the first layer and part again."""
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize("case", SLIDING, ids=str)
 def test_points_that_slide_in_several_layers_lower_the_loss_as_small_steps_do(case):
     data, times = drawn(*case), torch.tensor([0.0, 1.0, 4.0]).double()
@@ -170,7 +170,7 @@ def test_points_that_slide_in_several_layers_lower_the_loss_as_small_steps_do(ca
     assert far(orbit, stepped(*data, 4.0, 1000)) < 0.02
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 def test_points_of_interacting_clusters_cross_and_slide_as_in_small_steps():
     """Those of each cluster in each layer."""
     data = (*clusters(2, 8, each=5), *start(2, 2, 8))
@@ -183,7 +183,7 @@ def test_points_of_interacting_clusters_cross_and_slide_as_in_small_steps():
     assert fine < coarse / 8
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize("case", [(1, 2, 3, 2), (2, 1, 3, 14)], ids=["in a layer", "behind a truncation"])
 def test_coincident_points_are_the_limit_of_points_that_part(case):
     """Points twice, or a little apart, cross and slide like points once."""
@@ -226,7 +226,7 @@ def solved(velocity, beta, until):
     return float(trajectory.state[0, 0, 0]), [(time, alpha) for time, _, _, _, alpha in trajectory.events]
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 def test_evaluations_are_counted_from_one_asked_for_time_to_the_next(monkeypatch):
     flow, at = gnomon.dynamics.GeneralFlow(*clusters(2, 0)), start(1, 2, 0)
     many = torch.linspace(0, 8, 17, dtype=torch.float64)
@@ -242,7 +242,7 @@ def test_evaluations_are_counted_from_one_asked_for_time_to_the_next(monkeypatch
     torch.testing.assert_close(flow.flow(*at, many[-1:]).beta, whole.beta[-1:], rtol=0, atol=1e-12)
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 def test_a_velocity_without_end_is_reported():
     with pytest.raises(ConvergenceError, match=r"\(times\): expected an end of integration, got at time (0\.99|1)"):
         solved(lambda alpha, beta: beta**2, 1.0, 2.0)
@@ -257,7 +257,7 @@ def test_surfaces_without_a_way_on_are_named(monkeypatch):
         solved(lambda alpha, beta: 1.0 if alpha < 0.5 else -1.0, 0.0, 1.0)
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 def test_points_that_are_taken_for_one_and_part_are_noticed(monkeypatch):
     points, labels, targets, beta, rotation = drawn(2, 1, 3, 54)
     monkeypatch.setattr(gnomon.GeneralFlow, "places", lambda flow, alpha: np.zeros(alpha.shape[:2], dtype=int))
@@ -356,7 +356,7 @@ def beside_an_idle_map(points, labels, targets, beta, rotation, times):
     return orbit
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize("seed", range(3))
 def test_a_single_map_flows_as_before_one_that_truncates_nothing(seed):
     points, labels, targets = clusters(2, seed, each=5)
@@ -372,7 +372,7 @@ def test_a_single_map_flows_as_before_one_that_truncates_nothing(seed):
     assert one.events.points.tolist() == two.events.points.tolist()
 
 
-@pytest.mark.once
+@pytest.mark.unchecked
 @pytest.mark.parametrize("seed", range(2))
 def test_a_truncation_flow_is_that_of_one_layer_and_one_cluster(seed):
     points, target = normal(6, 2, seed=seed), 2 * normal(2, seed=seed + 1)
