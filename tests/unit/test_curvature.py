@@ -5,6 +5,7 @@ import gc
 import math
 import weakref
 from functools import partial
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -18,8 +19,10 @@ from gnomon import Probe
 from gnomon.autodiff import GaussNewtonOperator, LossOperator
 from gnomon.errors import RangeError, ShapeError, UnsupportedModuleError
 from gnomon.linalg import lanczos, unit
+from gnomon.measure.curvature._commutator_defect import _defect
 from gnomon.models import mlp
 from tests.contract.of_curvature import gauss_newton, hessian
+from tests.drawn import normal
 from tests.zoo import BUILDERS, zoo
 
 MATRICES = [
@@ -150,6 +153,27 @@ def test_the_defect_is_the_limit_of_small_steps():
     defect = gnomon.commutator_defect(model, x, labels, batch=20, seed=5)
     torch.testing.assert_close(defect.value, steps[4], rtol=1e-3, atol=0)
     torch.testing.assert_close(defect.error, torch.maximum(steps[4] - steps[1], steps[7] - steps[4]), rtol=1e-2, atol=0)
+
+
+class Quadratic(NamedTuple):
+    """A batch whose loss has this Hessian and gradient."""
+
+    matrix: torch.Tensor
+    slope: torch.Tensor
+
+    def gradient(self):
+        return self.slope
+
+    def multiply(self, vector):
+        return self.matrix @ vector
+
+
+def test_the_defect_of_two_batches_is_their_commutator_or_zero_where_one_is_fitted():
+    a, b = (Quadratic(m + m.mT, m[0]) for m in (normal(4, 4), normal(4, 4, seed=1)))
+    commutator = a.matrix @ b.slope - b.matrix @ a.slope
+    torch.testing.assert_close(_defect(a, b), commutator.norm() / a.slope.norm() / b.slope.norm())
+    fitted = b._replace(slope=0 * b.slope)
+    assert _defect(a, fitted) == _defect(fitted, a) == 0
 
 
 def test_steps_of_a_network_of_relus_have_no_limit_while_they_cross_kinks():

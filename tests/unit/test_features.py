@@ -12,6 +12,8 @@ import gnomon
 from gnomon import Probe
 from gnomon.errors import RangeError
 from gnomon.models import mlp
+from tests.contract.of_features import two_nearest
+from tests.drawn import normal
 
 
 def test_units_behind_a_relu_die_with_their_bias():
@@ -174,6 +176,12 @@ def test_dimension_of_tight_clusters_is_that_of_each():
         torch.testing.assert_close(gnomon.intrinsic_dimension(scale * tight), expected, rtol=1e-5, atol=0)
 
 
+def test_dimension_of_tight_clusters_about_a_sample_at_the_mean():
+    tight = 1 + 1e-8 * normal(20, 2)
+    samples = torch.cat([tight, -tight, torch.zeros(1, 2).double()])
+    torch.testing.assert_close(gnomon.intrinsic_dimension(samples), two_nearest(samples))
+
+
 def test_dimension_where_neighbours_are_at_exactly_one_distance():
     """Whatever the largest entry is: it is not divided out with rounding."""
     square = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
@@ -188,9 +196,27 @@ def test_dimension_of_few_and_of_coinciding_samples():
     torch.testing.assert_close(gnomon.intrinsic_dimension(torch.cat([samples, samples[:9]])), dimension)
     assert gnomon.intrinsic_dimension(samples[[0, 1, 1, 0]]) == 0
     assert gnomon.intrinsic_dimension(torch.full((2, 1000), 40.0, dtype=torch.float16)) == 0  # whose sum is none
-    assert gnomon.intrinsic_dimension(torch.eye(4)) == math.inf  # all at one distance
+    assert gnomon.intrinsic_dimension(samples[:2]) == 0
+    three = samples[:3].double()
+    torch.testing.assert_close(gnomon.intrinsic_dimension(three), two_nearest(three))
+    corners = torch.eye(4, requires_grad=True)  # all at one distance
+    dimension = gnomon.intrinsic_dimension(corners)
+    assert dimension == math.inf
+    assert not torch.autograd.grad(dimension, corners)[0].any()
     underestimated = gnomon.intrinsic_dimension(torch.randn(1000, 50, generator=torch.Generator().manual_seed(0)))
     assert 29 < underestimated < 33  # the number of its Reading
+
+
+@pytest.mark.parametrize("alignment", [gnomon.start_cka, lambda h, _: gnomon.label_cka(of_two_classes(h))])
+def test_alignment_of_samples_that_coincide_is_zero_and_so_is_its_gradient(alignment):
+    rows = torch.ones(6, 3).double().requires_grad_()
+    found = alignment(rows, normal(6, 3))
+    assert found == 0
+    assert not torch.autograd.grad(found, rows)[0].any()
+
+
+def of_two_classes(features):
+    return gnomon.class_moments(features, torch.arange(len(features)) % 2, 2)
 
 
 def test_start_cka_of_features_at_the_ends_of_the_range():

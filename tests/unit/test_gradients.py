@@ -177,6 +177,15 @@ def test_where_gradients_are_alike_or_cancel(rows, value, of_all):
     torch.testing.assert_close(gnomon.gradient_noise_scale(found, whole=True).value, expected, rtol=1e-5, atol=0)
 
 
+@pytest.mark.parametrize("size", [1e200, 1e-200])
+@pytest.mark.parametrize("whole", [True, False])
+def test_noise_of_gradients_of_any_size(size, whole):
+    found = spread(normal(6, 5) + 2, torch.tensor([3, 4, 4, 5, 2, 2]))
+    scaled = gnomon.BatchGradients(found.sizes, *(size * part for part in (found.norm, found.deviations, found.along)))
+    expected, scale = (gnomon.gradient_noise_scale(each, whole=whole) for each in (found, scaled))
+    torch.testing.assert_close((scale.value, scale.error), (expected.value, expected.error))
+
+
 def test_the_disparity_is_of_the_paper():
     model, x, labels = case()
     found = gnomon.gradient_disparity(model, x, labels)

@@ -14,7 +14,8 @@ def seeded(seed=0):
 
 
 @pytest.mark.parametrize(
-    ("p", "fraction", "size"), [(2, 0.5, 2), (7, 0.3, 14), (10, 0.29, 29), (3, 1 / 3, 3), (113, 0.3, 3830)]
+    ("p", "fraction", "size"),
+    [(2, 0.5, 2), (7, 0.3, 14), (10, 0.29, 29), (3, 1 / 3, 3), (113, 0.3, 3830), (5, 0.04, 1), (5, 0.96, 24)],
 )
 def test_every_pair_stands_once_on_one_side(p, fraction, size):
     train, test = modular_addition(p, fraction, generator=seeded())
@@ -26,6 +27,11 @@ def test_every_pair_stands_once_on_one_side(p, fraction, size):
     ]
     assert sorted(rows) == [(a, b, p, (a + b) % p) for a in range(p) for b in range(p)]
     assert train.tokens.dtype == test.labels.dtype == torch.int64
+
+
+def test_defaults_are_the_papers():
+    """30 % of all pairs modulo 113."""
+    torch.testing.assert_close(modular_addition(generator=seeded()), modular_addition(113, 0.3, generator=seeded()))
 
 
 def test_the_generator_decides_the_split():
@@ -67,3 +73,8 @@ def test_the_modulus_is_checked(p):
         RangeError, match=rf"modular_addition\(p\): expected a whole number of at least 2 and below 2³¹, got {p}"
     ):
         modular_addition(p, generator=seeded())
+
+
+def test_the_largest_modulus_is_taken():
+    with pytest.raises(RangeError, match=r"expected 1 to 4611686014132420608 of the 4611686014132420609 pairs, got 0"):
+        modular_addition(2**31 - 1, 0.0, generator=seeded())

@@ -288,6 +288,7 @@ def test_lemma_1_the_spectral_form_for_equal_classes_with_bias():
     expected = mse_decomposition(*least_squares(few), few)
     torch.testing.assert_close(spectral_mse(values, 5).nc23, expected.nc23)
     assert spectral_mse(values.expand(3, 2), 5).total.shape == (3,)
+    torch.testing.assert_close(spectral_mse(torch.ones(1), 2).total, torch.tensor(1 / 6))
 
 
 def test_nc1_of_the_paper_is_the_ratios_for_renormalised_features_only():
@@ -493,3 +494,24 @@ def test_a_weight_decay_lost_in_rounding_counts_as_the_least():
         parts = mse_decomposition(*zero, moments_of(features.to(kept), labels), 1e-20)
         torch.testing.assert_close(parts.total, torch.tensor(0.5).to(kept))
         assert parts.least_squares < 1e-6
+
+
+@pytest.mark.parametrize(("dtype", "least"), [(torch.float32, torch.finfo(torch.float32).eps), (torch.float64, 1e-12)])
+def test_the_least_weight_decay_is_a_share_of_the_variance_within_classes(dtype, least):
+    within, means = torch.tensor([1.0, least / 100]).double().diag(), torch.tensor([[1.0, least], [-1, 3 * least]])
+    moments = gnomon.ClassMoments(torch.tensor([5, 5]), means.to(dtype), Dense(10 * within.to(dtype)))
+    weight, _ = least_squares(moments, 1e-20, with_bias=False)
+    rows = means.double()
+    expected = torch.linalg.solve(2 * (within + least * torch.eye(2)) + rows.mT @ rows, rows.mT).mT
+    torch.testing.assert_close(weight.double(), expected, rtol=1e-5, atol=0)
+
+
+def test_a_direction_of_hardly_any_variance_counts_if_the_means_differ_by_ten_times_its_deviation():
+    within = 12 * torch.tensor([1.0, 1e-18]).double().diag()
+    for deviations, counts in ((5, False), (20, True)):
+        means = torch.tensor([[1.0, deviations * 1e-9], [-1.0, -deviations * 1e-9]], dtype=torch.float64)
+        for bias in (True, False):
+            weight, _ = least_squares(gnomon.ClassMoments(torch.tensor([6, 6]), means, Dense(within)), with_bias=bias)
+            expected = [0, 1 / (2 * means[0, 1])] if counts else [0.25, 0]
+            torch.testing.assert_close(weight[0], torch.tensor(expected).double(), rtol=1e-6, atol=1e-9)
+            torch.testing.assert_close(weight[1], -weight[0])

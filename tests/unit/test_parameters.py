@@ -80,6 +80,13 @@ def test_no_tail_where_no_eigenvalues_differ():
     assert tails.tail.tolist() == tails.smallest.tolist() == tails.distance.tolist() == [0, 0, 0]
 
 
+def test_a_tail_has_all_eigenvalues_of_one_size_or_none():
+    """From the second of the three ones on, the distance would be the least, 0.21; there is no such tail."""
+    tails = gnomon.heavy_tails({"weight": torch.tensor([1.0, 1, 1, 2, 4, 8]).double().sqrt().diag()})
+    assert tails.tail == 3
+    torch.testing.assert_close(tails.alpha, 1 + 3 / torch.tensor([8.0]).double().log())
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_eigenvalues_that_rounding_tells_apart_are_no_tail(dtype):
     generator = torch.Generator().manual_seed(0)

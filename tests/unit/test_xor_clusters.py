@@ -37,6 +37,7 @@ def test_the_generator_decides():
     one, same, other = (xor_clusters(5, 40, generator=seeded(seed)) for seed in (0, 0, 1))
     torch.testing.assert_close(one, same, rtol=0, atol=0)
     assert not torch.equal(one.x, other.x)
+    assert (one.x[:, 2:].abs() == torch.tensor(0.05)).all()
 
 
 def test_no_noise_leaves_the_signal():

@@ -80,7 +80,7 @@ class _InverseRoot(torch.autograd.Function):
         """Root and projection; eigenvalues below p epsilons of the largest are rounding."""
         values, vectors = torch.linalg.eigh(matrix)
         kept = values > len(values) * torch.finfo(values.dtype).eps * values[-1]
-        scale = torch.where(kept, torch.where(kept, values, 1).rsqrt(), 0)
+        scale = torch.where(kept, values.rsqrt(), 0)
         projection = (vectors * kept) @ vectors.mT
         ctx.save_for_backward(scale, vectors)
         ctx.mark_non_differentiable(projection)
@@ -93,7 +93,7 @@ class _InverseRoot(torch.autograd.Function):
         scale, vectors = ctx.saved_tensors
         a, b = scale.unsqueeze(1), scale.unsqueeze(0)
         both = (a > 0) & (b > 0)
-        divided = torch.where(both, -((a * b) ** 2) / torch.where(both, a + b, 1), a**3 + b**3)
+        divided = torch.where(both, -((a * b) ** 2) / (a + b), a**3 + b**3)
         return vectors @ (divided * (vectors.mT @ grad @ vectors)) @ vectors.mT
 
 
