@@ -484,6 +484,9 @@ def test_the_root_s_gradient_is_zero_in_the_null_space():
     sums = roots[:, None] + roots
     turned = torch.where(sums > 0, vectors @ direction @ vectors.T / sums, 0)
     torch.testing.assert_close(found, vectors.T @ turned @ vectors)
+    small = (1e-20 * rows.T @ rows).requires_grad_()
+    (large,) = torch.autograd.grad((psd_root(small) * direction).sum(), small)
+    torch.testing.assert_close(large, 1e10 * found)
 
 
 def test_an_agop_beyond_the_dtypes_range_is_refused():
@@ -498,7 +501,9 @@ def test_an_agop_beyond_the_dtypes_range_is_refused():
 @pytest.mark.bad_input
 def test_bad_matrices_are_named():
     with pytest.raises(RangeError, match=r"psd_root\(matrix\): expected no negative eigenvalues, got -1.0"):
-        psd_root(-torch.eye(2))
+        psd_root(torch.tensor([1.0, -1.0]).diag())
+    with pytest.raises(EmptyError, match=r"psd_root\(matrix\): expected entries, got shape \(0, 0\)"):
+        psd_root(torch.zeros(0, 0))
     weight = torch.tensor([[1.0, 2.0], [0.0, 1.0]])
     for function in (effective_rank, partial(top_eigenvectors, count=1), partial(gnomon.nfa_correlation, weight)):
         with pytest.raises(

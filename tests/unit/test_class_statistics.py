@@ -8,8 +8,9 @@ import torch
 from torchmetrics import MetricCollection
 
 from gnomon import ClassMoments, ClassStatistics, class_moments, nc1
-from gnomon.errors import EmptyError, RangeError, ShapeError
+from gnomon.errors import ArgumentTypeError, EmptyError, RangeError, ShapeError
 from gnomon.linalg import Dense, Factored, smaller
+from gnomon.linalg._gram_sum import _products
 from gnomon.measure._by_class import further
 from tests.contract.of_collapse import moments_by_loops
 from tests.drawn import normal
@@ -96,6 +97,7 @@ def test_further_samples_are_merged(p):
     assert_same((first + second), whole)
     assert_same((second + first), whole)
     assert_same((empty + whole), whole)
+    assert_same((empty + part(1)), part(1))
     counts, means, rows = further(first.counts, first.means, features[25:], labels[25:])
     assert_same(ClassMoments(counts, means, first.within + Factored(rows)), whole)
 
@@ -326,3 +328,32 @@ def test_what_is_done_to_the_moments_does_not_reach_the_state(n, width):
     (moments.within.matrix if isinstance(moments.within, Dense) else moments.within.rows).zero_()
     again = statistics.compute()
     torch.testing.assert_close((again.means, again.counts, again.within.dense()), expected)
+
+
+@pytest.mark.bad_input
+def test_moments_that_do_not_belong_together_are_named():
+    counts, means, within = torch.tensor([2, 3]), torch.zeros(2, 4), Dense(torch.eye(4))
+    for given, error, message in (
+        ((counts.tolist(), means, within), ArgumentTypeError, r"means\): expected tensors .*, got list and Tensor"),
+        ((counts, means, torch.eye(4)), ArgumentTypeError, r"within\): expected a Dense or Factored .*, got Tensor"),
+        ((counts.float(), means, within), RangeError, r"counts\): expected whole numbers, got torch.float32"),
+        ((counts.to("meta"), means, within), RangeError, r"counts\): expected them on cpu as the means .*, got meta"),
+        ((counts, means.double(), within), RangeError, r"means\): expected torch.float32 .*, got torch.float64"),
+        (
+            (counts[:1], means, within),
+            ShapeError,
+            r"means\): expected \(k, p\) with .*, got \(2, 4\), \(1,\), \(4, 4\)",
+        ),
+        ((counts, means[:, 1:], within), ShapeError, r"means\): expected \(k, p\) .*, got \(2, 3\), \(2,\), \(4, 4\)"),
+        ((counts, means, within, means.double()), RangeError, r"rounded_off\): expected torch.float32 as means have"),
+    ):
+        with pytest.raises(error, match=message):
+            ClassMoments(*given)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-15, 1.0, 1e15, 1e30])
+def test_products_of_rows_of_any_size(size):
+    """In float32, whose range ends at 1e38; no entry is above 0."""
+    rows = -size * normal(30, 4).abs().float()
+    rows[0] = 0
+    torch.testing.assert_close(_products(rows).dense(), rows.double().mT @ rows.double(), rtol=1e-6, atol=0)

@@ -88,6 +88,9 @@ def test_outputs_that_do_not_depend_on_the_pair_have_no_waves(p):
     bias = 100 * normal(p)
     found = fourier_losses(bias.expand(p * p, p), labels, trained)
     assert_close(found.shares, torch.zeros(p // 2, dtype=torch.float64), rtol=0, atol=0)
+    flat = bias.expand(p * p, p).clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(fourier_losses(flat, labels, trained).shares.sum(), flat)
+    assert not gradient.any()
     every = cross_entropy(bias.expand(p * p, p), labels)
     assert_close(
         (found.restricted, found.excluded), (every, cross_entropy(bias.expand(p * p, p)[trained], labels[trained]))
@@ -140,6 +143,8 @@ def test_bad_input_is_named():
         fourier_losses(logits, labels.where(labels > 0, 1), trained)
     with pytest.raises(RangeError, match=r"\(logits\): expected .*, got 6 outputs at 25 samples\. Pass all pairs"):
         fourier_losses(normal(25, 6), labels, trained)
+    with pytest.raises(RangeError, match=r"\(logits\): expected .*, got 1 outputs at 1 samples"):
+        fourier_losses(normal(1, 1), labels[:1] * 0, trained[:1] | True)
     for mask, got in ((~trained & trained, "0 of them"), (trained[:9], r"shape \(9,\)"), (labels, "in torch.int64")):
         with pytest.raises(RangeError, match=rf"\(trained\): expected one True or False for each of 25 pairs.*{got}"):
             fourier_losses(logits, labels, mask)

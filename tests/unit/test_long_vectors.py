@@ -86,3 +86,9 @@ assert_close(joint_norm(whole), (whole[0].square().sum() + 30 + 1).sqrt())
 @pytest.mark.unchecked
 def test_the_joint_norm_of_gradients_is_taken_where_they_are_sharded(tmp_path):
     on_processes(2, IMPORTS, SHARDED, tmp_path)
+
+
+@pytest.mark.parametrize("size", [1e-19, 1e-20, 1e-22, 1e-25, 1e25])
+def test_lengths_whose_squares_have_fewer_digits(size):
+    rows = size * torch.randn(5, 40, generator=torch.Generator().manual_seed(0))
+    assert_close(length(rows).double(), rows.double().norm(dim=1), rtol=1e-6, atol=0)

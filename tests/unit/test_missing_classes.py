@@ -9,6 +9,7 @@ from torch import nn
 import gnomon
 from gnomon import ClassStatistics, Probe, class_moments
 from gnomon.errors import EmptyError
+from gnomon.linalg import Factored
 
 THERE = torch.tensor([1, 3, 4])
 """Of six classes those that have samples."""
@@ -177,3 +178,10 @@ def test_missing_classes_are_said_once_by_default():
         for step in range(3):
             probe(step)
     assert len(said) == 1
+
+
+def test_means_are_centred_about_a_class_that_is_there():
+    """A missing one has its mean at 0, from where a difference of one is a rounding error."""
+    means = torch.tensor([[0.0], [1_000_001.0], [999_999.0]])
+    its = gnomon.ClassMoments(torch.tensor([0, 1, 2]), means, Factored(torch.zeros(1, 1)))
+    torch.testing.assert_close(its.centred_means, torch.tensor([[0.0], [4 / 3], [-2 / 3]]))

@@ -433,6 +433,8 @@ def test_polar_decomposition(shape):
     turned = polar_decomposition(3 * left @ matrix @ right)
     torch.testing.assert_close(turned.rotation, left @ polar.rotation @ right)
     torch.testing.assert_close(turned.modulus, 3 * left @ polar.modulus @ left.mT)
+    for size in (1e-20, 1e20):
+        torch.testing.assert_close(polar_decomposition(size * matrix).rotation, polar.rotation)
     assert polar_decomposition(matrix.float()).rotation.dtype == torch.float32
 
 
