@@ -16,6 +16,7 @@ from gnomon import Estimate, JacobianOperator, Probe
 from gnomon.autodiff import FEW_OUTPUTS
 from gnomon.errors import RangeError
 from gnomon.linalg import Products, krylov, squared_norm
+from gnomon.linalg._krylov import above, beyond, error_of
 from gnomon.measure._estimates import (
     Accuracy,
     FirstAndNorm,
@@ -463,3 +464,21 @@ def test_a_reading_with_estimates_is_saved_and_loaded(tmp_path):
     reading = Probe(model, x, QUANTITIES).read()
     torch.save(reading, tmp_path / "reading.pt")
     assert torch.load(tmp_path / "reading.pt", weights_only=True) == reading
+
+
+def test_an_eigenvalue_is_off_by_the_residual_or_by_its_square_over_the_gap():
+    values, residual = torch.tensor([5.0, 4.0, 1.0, 0.5]), torch.tensor([0.1, 0.1, 0.2, 0.1])
+    # The gaps are 1, the lesser of 1 and 3, and 0.5; below the last value nothing is known.
+    torch.testing.assert_close(error_of(values, residual), torch.tensor([0.02, 0.02, 0.16, 0.1]))
+    torch.testing.assert_close(error_of(values, 0 * residual), torch.zeros(4))
+    torch.testing.assert_close(error_of(values, 9 * residual), 9 * residual)
+
+
+def test_the_first_value_may_lie_where_the_start_had_hardly_any_of_it():
+    """The excess, times its distances from the other values, is the product over the least likely component."""
+    squares = torch.tensor([[4.0, 2.5, 1.0], [3.0, 3.0, 3.0]], dtype=torch.float64)
+    product = torch.tensor([-3.0, -5.0], dtype=torch.float64)
+    excess = above(squares, product, 100)
+    distances = excess[:, None] + squares[:, :1] - squares
+    torch.testing.assert_close(distances.prod(1), product.exp() / (0.05 * math.sqrt(math.pi / 200)))
+    torch.testing.assert_close(beyond(squares, product, 100), (1 + excess / squares[:, 0]).sqrt() - 1)

@@ -72,6 +72,20 @@ def test_squared_distances_are_those_of_the_loop(metric):
     )
 
 
+def test_points_may_lie_at_their_mean():
+    x = torch.tensor([[-1.0], [0.0], [1.0]])
+    torch.testing.assert_close(squared_distances(x, x), torch.tensor([[0.0, 1, 4], [1, 0, 1], [4, 1, 0]]))
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_a_metric_is_symmetric_up_to_a_share_of_its_largest_entry(size):
+    x = normal(3, 2)
+    rounded, skewed = (size * torch.tensor([[1.0, off], [0.0, 0.0]], dtype=torch.float64) for off in (1e-9, 1e-7))
+    torch.testing.assert_close(squared_distances(x, x, rounded), size * squared_distances(x[:, :1], x[:, :1]))
+    with pytest.raises(RangeError, match="got one that is not symmetric"):
+        squared_distances(x, x, skewed)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_coincident_and_close_points_are_exact(dtype):
     x = (normal(6, 50) + 3).to(dtype)
