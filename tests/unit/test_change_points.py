@@ -83,7 +83,7 @@ def test_a_value_rests_up_to_the_tolerance():
 def test_a_plateau_is_high_and_of_rank_one_from_the_thresholds_on():
     steps, at = list(range(1, 101)), [0.5] * 100
     assert plateau(steps, at, at, high=0.5, rank_one=0.5).reached
-    for limit in (0, 1):
+    for limit in (0.0, 1.0):
         assert plateau(steps, [limit] * 100, [limit] * 100, high=limit, rank_one=limit).reached
 
 
