@@ -75,6 +75,7 @@ def test_more_files_than_are_held_at_once(tmp_path):
 def test_what_is_hidden_or_no_image_does_not_count(pets):
     (pets / "train" / ".ipynb_checkpoints").mkdir()
     (pets / "train" / "cat" / "._a.png").write_bytes(b"")
+    write(pets / "train" / "cat" / ".ipynb_checkpoints" / "a-checkpoint.png", 99)
     (pets / "train" / "cat" / "notes.txt").write_text("three cats")
     (pets / "train" / "labels.csv").write_text("cat")
     assert load_images(str(pets), "train").labels.tolist() == [0, 1, 2, 0, 2, 0]

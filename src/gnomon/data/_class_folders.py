@@ -33,15 +33,15 @@ def of_class_folders(folder: Path, split: str) -> Table:
 
 
 def _folders(folder: Path) -> list[Path]:
-    """The folders in a folder, by name, without hidden ones."""
-    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    """The folders in a folder, by name, without hidden ones; none in one that may not be read, such as lost+found."""
+    return sorted(folder.glob("[!.]*/"))
 
 
 def _by_turns(folder: Path) -> list[tuple[Path, int]]:
     """The images in a folder of classes and the rank of their class by name, so ordered that the first have all."""
     classes = []
     for rank, of_class in enumerate(_folders(folder)):
-        paths = sorted(path for path in of_class.rglob("[!.]*") if path.suffix.lower() in _SUFFIXES)
+        paths = sorted(path for path in of_class.rglob("*") if _is_image(path.relative_to(of_class)))
         if not paths:
             raise DataError(
                 "name",
@@ -51,6 +51,11 @@ def _by_turns(folder: Path) -> list[tuple[Path, int]]:
             )
         classes.append([(path, rank) for path in paths])
     return [image for turn in zip_longest(*classes) for image in turn if image is not None]
+
+
+def _is_image(path: Path) -> bool:
+    """Whether a name in a class's folder is that of an image, and neither hidden nor in a hidden folder."""
+    return path.suffix.lower() in _SUFFIXES and not any(part.startswith(".") for part in path.parts)
 
 
 def _content(path: Path) -> bytes:

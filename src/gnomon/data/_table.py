@@ -8,7 +8,7 @@ from gnomon.errors import DataError
 
 
 class Table(NamedTuple):
-    """A split before decoding: `batches(columns)` yields pyarrow record batches in the original order.
+    """A split before decoding: `batches(columns)` yields pyarrow record batches in the order of the rows.
 
     Attributes:
         files: the files from which they come; none for what the hub's own library keeps.
