@@ -531,6 +531,18 @@ FORMS = {
     "the smaller by one name": lambda m, x: torch.minimum(x, other=m.scale * x.neg()),
     "the largest by names": lambda m, x: torch.amax(keepdim=True, dim=-1, input=x).expand(-1, 2),
     "the largest by NumPy's names": lambda m, x: x.amax(axis=-1, keepdims=True).expand(-1, 2),
+    "the larger of two": lambda m, x: torch.max(x, m.scale * x.neg()) - torch.min(m.scale, x),
+    "largest and smallest along an axis": lambda m, x: torch.cat(
+        [x.max(1, keepdim=True)[0], x.min(dim=-1).values[:, None]], 1
+    ),
+    "maxout": lambda m, x: torch.cat([x, x.neg(), m.scale * x], 1).view(len(x), 2, 3).max(2).values,
+    "largest less smallest of an image": lambda m, x: (
+        m.lift(x).amax((2, 3)) - m.lift(x).amin((2, 3), keepdim=True)[..., 0, 0]
+    ),
+    "a mask": lambda m, x: (
+        torch.where(m.mask, x.relu(), m.scale) + x.masked_fill(m.mask, 2.0) - m.scale.where(m.mask, x)
+    ),
+    "gathered": lambda m, x: torch.cat([x, x.relu()], 1).gather(1, m.places.expand(len(x), 2)),
     "operands by NumPy's names": lambda m, x: torch.maximum(x2=torch.cat([x, -x], axis=1)[:, 1:3], x1=x),
     "a bend by names": lambda m, x: torch.clamp(min=-0.2, max=0.5, input=x),
     "in place by names": lambda m, x: functional.relu(inplace=True, input=x + 0.1) + x,
@@ -549,6 +561,8 @@ class Form(nn.Module):
         self.weight, self.slope = nn.Parameter(torch.randn(2, 2)), nn.Parameter(torch.tensor([0.3]))
         self.register_buffer("mean", torch.randn(1, 2))
         self.register_buffer("scale", torch.rand(2) + 0.5)
+        self.register_buffer("mask", torch.tensor([True, False]))
+        self.register_buffer("places", torch.tensor([[3, 0]]))
         self.conv, self.pool = nn.Conv2d(1, 2, 3, padding=1), nn.MaxPool1d(2)
 
     def lift(self, x):
@@ -586,6 +600,9 @@ def test_every_way_to_write_it_is_read(form):
         (lambda m, x: x.clamp(max=x.abs()), "clamp in Form"),
         (lambda m, x: functional.threshold(x, 0.1, 20), "threshold in Form"),
         (lambda m, x: x.float().double(), "float in Form"),
+        (lambda m, x: x.max(1, keepdim=True).indices + x, "argmax in Form"),
+        (lambda m, x: torch.where(x.detach() > 0, x, m.scale), "gt in Form"),
+        (lambda m, x: x.gather(1, x.argsort(1)), "argsort in Form"),
         (lambda m, x: m.rate(x), "Sigmoid at 'rate'"),
     ],
 )

@@ -212,6 +212,20 @@ def _assigned(x: Data | Tensor, index: Any, value: Operand) -> Affine | None:  #
     return _jointly(assign, x, value)
 
 
+def _where(condition: Operand, x: Operand, y: Operand) -> Affine | None:
+    """Entries of one or the other, as a constant says; as a method it comes second."""
+    if isinstance(x, Tensor) and x.dtype == torch.bool:
+        condition, x = x, condition
+    if not isinstance(condition, Tensor) or condition.dtype != torch.bool:
+        return None
+    return _jointly(lambda left, right: torch.where(condition, left, right), x, y)
+
+
+def _masked_fill(x: Operand, mask: Operand, value: Operand) -> Affine | None:
+    """Some entries replaced, as a constant says."""
+    return _where(mask, value, x)
+
+
 def _pad(x: Data, pad: Sequence[int], mode: str = "constant", value: Number | None = None) -> Affine:
     """Padding by a number or by the sample's own entries."""
     padding = list(pad)
@@ -241,8 +255,20 @@ def _shaped_as(function: Callable[[Tensor, torch.Size], Tensor]) -> Callable[...
 LINEAR = {
     # Another shape, or some entries.
     *("view", "reshape", "flatten", "unflatten", "ravel", "squeeze", "unsqueeze", "permute", "transpose", "t", "T"),
-    *("mT", "swapaxes", "swapdims", "movedim", "moveaxis", "getitem", "narrow", "select", "index_select", "chunk"),
-    *("split", "tensor_split", "unbind", "expand", "broadcast_to", "repeat", "tile", "flip", "roll", "pixel_shuffle"),
+    *("mT", "swapaxes", "swapdims", "movedim", "moveaxis", "getitem", "narrow", "select", "index_select", "gather"),
+    *(
+        "chunk",
+        "split",
+        "tensor_split",
+        "unbind",
+        "expand",
+        "broadcast_to",
+        "repeat",
+        "tile",
+        "flip",
+        "roll",
+        "pixel_shuffle",
+    ),
     *("pixel_unshuffle", "channel_shuffle", "unfold", "fold"),
     # Sums.
     *("neg", "negative", "mean", "sum", "cumsum", "interpolate", "upsample"),
@@ -269,6 +295,8 @@ MAKERS: Mapping[str, Callable[..., Operation | None]] = {
     **dict.fromkeys(("cat", "concat", "concatenate"), _cat),
     "stack": _stack,
     "setitem": _assigned,
+    "where": _where,
+    "masked_fill": _masked_fill,
     "pad": _pad,
     **dict.fromkeys(
         ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"), _dropout

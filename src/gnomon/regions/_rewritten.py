@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -28,9 +29,31 @@ def _amax(x: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False) -> Te
     return largest.reshape([1 if axis in axes else x.shape[axis] for axis in range(x.ndim)] if keepdim else ends)
 
 
+def _amin(x: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False) -> Tensor:
+    """The smallest entries along axes."""
+    return -_amax(-x, dim, keepdim)
+
+
+def _max(x: Tensor, dim: int | Tensor | None = None, keepdim: bool = False) -> Tensor | tuple[Tensor, ...]:
+    """The largest entry, or those along an axis and where they are, or the larger of two tensors."""
+    if isinstance(dim, int):
+        return torch.return_types.max((_amax(x, dim, keepdim), x.argmax(dim, keepdim)))
+    return _amax(x) if dim is None else _maximum(x, dim)
+
+
+def _min(x: Tensor, dim: int | Tensor | None = None, keepdim: bool = False) -> Tensor | tuple[Tensor, ...]:
+    """The smallest entry, or those along an axis and where they are, or the smaller of two tensors."""
+    if isinstance(dim, int):
+        return torch.return_types.min((_amin(x, dim, keepdim), x.argmin(dim, keepdim)))
+    return _amin(x) if dim is None else _minimum(x, dim)
+
+
 REWRITTEN: dict[str, Callable[..., Any]] = {
     "maximum": _maximum,
     "minimum": _minimum,
     "amax": _amax,
+    "amin": _amin,
+    "max": _max,
+    "min": _min,
     "data": Tensor.detach,  # which, unlike it, counts changes together with its tensor
 }
