@@ -454,6 +454,7 @@ def test_samples_that_are_numbers():
 
 
 @pytest.mark.unchecked
+@pytest.mark.skipif(torch.__version__ < (2, 9), reason="torch 2.8 refuses it too, in words about its own code")
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 def test_a_step_that_is_compiled_whole_is_refused():
     model, x = zoo("mlp")
