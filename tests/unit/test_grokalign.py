@@ -427,6 +427,32 @@ def test_a_batch_with_a_graph_keeps_it():
     torch.testing.assert_close(moved, wanted)
 
 
+@pytest.mark.parametrize("fraction", [0.4, 1.0])
+def test_a_batch_with_a_graph_is_taken_as_given_by_a_call(fraction):
+    model, x = zoo("LayerNorm")
+    x = x.requires_grad_()
+    penalty = GrokAlign(1.0, "exact", fraction=fraction)(model, 2 * x)
+    assert torch.autograd.grad(penalty, x, allow_unused=True) == (None,)
+
+
+@pytest.mark.parametrize(("fraction", "shared", "alone"), [(1.0, [1], [1]), (0.5, [1, 1], [1])])
+def test_one_sample_runs_by_itself(fraction, shared, alone):
+    """As in training without the penalty: BatchNorm and dropout of two copies would do something else."""
+    model, x = zoo("mlp")
+    sizes = []
+    grokalign, x = GrokAlign(1.0, fraction=fraction), x[: len(shared)]
+
+    def network(x):
+        sizes.append(len(x))
+        return model(x)
+
+    grokalign.logits_and_penalty(network, x)
+    assert sizes == shared
+    sizes.clear()
+    grokalign(network, x)
+    assert sizes == alone
+
+
 @pytest.mark.parametrize("estimator", ["projection", "exact"])
 @pytest.mark.parametrize("share", [False, True])
 def test_mixed_precision_gives_the_same_to_its_digits(estimator, share):

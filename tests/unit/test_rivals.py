@@ -1,5 +1,6 @@
 """GrokAlign's rivals: closed forms, the plainest loop over each definition, checkpoints, and what is refused."""
 
+import copy
 import math
 
 import numpy as np
@@ -327,6 +328,20 @@ def test_sam_goes_as_far_at_any_scale_of_a_scaler(scale):
         torch.testing.assert_close(w.detach(), torch.tensor([6.0, 8.0]))
 
 
+def test_sam_stays_where_gradients_overflow():
+    w = nn.Parameter(torch.tensor([3.0, 4.0]))
+    w.grad = torch.tensor([math.inf, 1.0])
+    with SAM([w], 5.0, skip_nonfinite=True).uphill():
+        assert w.tolist() == [3.0, 4.0]
+
+
+def test_sam_goes_half_as_far_where_the_slope_is_what_is_added_to_it():
+    w = nn.Parameter(torch.tensor([3.0, 4.0]).double())
+    w.grad = 1e-12 * torch.tensor([0.6, 0.8]).double()
+    with SAM([w], 5.0).uphill():
+        torch.testing.assert_close(w.detach(), torch.tensor([4.5, 6.0]).double())
+
+
 def test_stablemax_is_its_definition(generator):
     z = 3 * torch.randn(20, 5, generator=generator, dtype=torch.float64)
     z[0, :3] = torch.tensor([0.0, 1.0, -1.0])
@@ -619,6 +634,9 @@ def test_states_with_other_entries_are_refused(make, state, got):
         (SpectralNormPenalty, {"directions": [3]}, "directions that are tensors, got others"),
         (WeightNormConstraint, {"norm": torch.ones(3)}, r"a norm that is one .* above 0, got shape \(3,\)"),
         (WeightNormConstraint, {"norm": torch.tensor(-1.0)}, "a norm that is one number, finite and above 0, got -1"),
+        (WeightNormConstraint, {"norm": torch.tensor(0.0)}, "a norm that is one number, finite and above 0, got 0"),
+        (WeightNormConstraint, {"norm": torch.tensor(math.inf)}, "a norm that is one .*, finite and above 0, got inf"),
+        (WeightNormConstraint, {"norm": torch.tensor(1j)}, r"a norm that is one .*, finite and above 0, got \S*1j"),
     ],
 )
 def test_states_of_another_kind_are_refused(make, state, message):
@@ -751,9 +769,20 @@ def test_weights_without_a_direction_are_refused():
         WeightNormConstraint([w])
     nn.init.ones_(w)
     constraint = WeightNormConstraint([w])
-    w.data.fill_(math.nan)
-    with pytest.raises(RangeError, match=r"WeightNormConstraint.*\(parameters\): expected a norm .*, got nan"):
-        constraint()
+    for size in (math.nan, math.inf):
+        w.data.fill_(size)
+        with pytest.raises(RangeError, match=rf"WeightNormConstraint.*\(parameters\): expected a norm .*, got {size}"):
+            constraint()
+        torch.testing.assert_close(w.detach(), torch.full((2,), size), equal_nan=True)
+
+
+def test_a_norm_below_one_is_held_and_has_no_graph():
+    w = nn.Parameter(torch.tensor([0.3, 0.4]))
+    constraint, other = WeightNormConstraint([w]), WeightNormConstraint([w], 2.0)
+    other.load_state_dict(copy.deepcopy(constraint.state_dict()))
+    nn.init.ones_(w)
+    other()
+    torch.testing.assert_close(w.detach(), torch.full((2,), 0.125**0.5))
 
 
 def test_sam_refuses_what_has_no_direction():
