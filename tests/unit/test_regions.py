@@ -1,6 +1,7 @@
 """Linear regions on a plane: closed forms, brute force, and the network itself at random points of every region."""
 
 import copy
+import dataclasses
 import itertools
 import re
 from pathlib import Path
@@ -15,6 +16,8 @@ from gnomon.errors import ConvergenceError, RangeError, ShapeError, UnsupportedM
 from gnomon.models import mlp, resnet18
 from gnomon.regions import Plane, boundary_distance, plane_through, slice_regions
 from gnomon.regions._memory_plan import memory_plan
+from gnomon.regions._slice_regions import _polygon, _verify
+from gnomon.regions._split import _contending, _tolerances, evaluate, split_by_lines, split_by_maximum
 from gnomon.regions._steps import network_of
 
 FLAT = Plane(torch.zeros(2, dtype=torch.float64), torch.eye(2, dtype=torch.float64))
@@ -323,6 +326,45 @@ def test_lines_through_one_point_make_a_fan(units):
     torch.testing.assert_close(deep.offsets, torch.zeros_like(deep.offsets))
 
 
+def test_a_polygon_is_cut_only_by_the_units_that_meet_it():
+    """Which is the cost that the page states: all others are settled on the whole of it."""
+    square = _polygon(SQUARE, FLAT.origin)
+    # u, above and below its line, and touching it from both sides.
+    lines = torch.tensor([[1.0, 0.0, shift] for shift in (0.0, 2.0, -2.0, 1.0, -1.0)]).double().T[None]
+    place, rest = torch.arange(5), (lambda pieces: None, DEFAULT_BUDGET)
+    split = split_by_lines(square, lines, (0.0,), place, torch.zeros(5), *rest)
+    assert split.counts.tolist() == [1]
+    assert split.state(slice(None)).tolist() == [[1, 1, 0, 1, 0], [0, 1, 0, 1, 0]]
+    # The larger of u and 0, of u and -3, of 0 twice, and of 0 and u - 1.
+    entries = torch.tensor([[1.0, 0, 0], [0, 0, 0], [0, 0, -3], [0, 0, 0], [1, 0, -1]]).double().T[None]
+    looked_at = torch.tensor([[0, 1], [0, 2], [1, 3], [1, 4]])
+    split = split_by_maximum(square, entries, looked_at, place[:4], torch.zeros(5), *rest)
+    assert split.counts.tolist() == [1]
+    assert split.state(slice(None)).tolist() == [[0, 0, 0, 0], [1, 0, 0, 0]]
+    # Of u, -u, 0, -2 and u - 1, those that none is above on all of it.
+    functions = torch.tensor([[1.0, 0, 0], [-1, 0, 0], [0, 0, 0], [0, 0, -2], [1, 0, -1]]).double().T[None]
+    found = _contending(evaluate(square, functions), torch.ones(1, 5, dtype=torch.bool))
+    assert found.tolist() == [[True, True, True, False, False]]
+
+
+def test_rounding_is_a_share_of_all_terms_of_a_unit_but_what_is_infinite():
+    lines = torch.tensor([[3.0, -4.0, -5.0], [1.0, 1.0, -torch.inf]]).double().T[None]
+    found = _tolerances(_polygon((-2, 1, -1, 1), FLAT.origin), lines)
+    torch.testing.assert_close(found, 1e-12 * torch.tensor([[15.0, 3.0]]).double(), rtol=1e-14, atol=0)
+
+
+def test_a_piece_is_there_if_it_is_wider_than_its_corners_are_exact():
+    for box, middle, thin in (
+        (SQUARE, 0.0, 8e-12),
+        ((-1e3, 1e3, -1e3, 1e3), 0.0, 8e-9),
+        ((-3, -1, -3, -1), -2.0, 2.4e-11),
+    ):
+        for gap, count in ((0.7 * thin, 2), (1.5 * thin, 3)):
+            assert len(slice_regions(one_layer([[1, 0], [1, 0]], [-middle, -middle - gap]), FLAT, box)) == count
+    # Three lines around a triangle that is small, but not thin.
+    assert len(slice_regions(one_layer([[1, 0], [0, 1], [1, 1]], [-0.7, -0.7, -1.4 - 1e-6]), FLAT, SQUARE)) == 7
+
+
 # Around it.
 
 
@@ -345,16 +387,44 @@ def test_edges_name_the_unit_that_made_them():
             torch.testing.assert_close(value, torch.zeros_like(value), rtol=0, atol=1e-12)
 
 
+def test_edges_name_the_maximum_that_made_them():
+    model = nn.Sequential(nn.Linear(2, 4), nn.MaxPool1d(2)).double()
+    model[0].weight.data = torch.tensor([[1.0, 0], [0, 0], [0, 1], [0, 0]]).double()
+    model[0].bias.data = torch.tensor([0.0, 0, 0, 0.5]).double()
+    regions = slice_regions(model, FLAT, SQUARE)
+    layer, unit = regions.unit_of(regions.polygons.labels)
+    for place, level in ((0, 0.0), (1, 0.5)):
+        its = (layer == 1) & (unit == place)
+        assert its.sum() == 4
+        torch.testing.assert_close(regions.polygons.vertices[its][:, place], torch.full((4,), level).double())
+    assert [part.tolist() for part in regions.unit_of(torch.tensor([-1, (3 << 40) + 1000]))] == [[-1, 3], [-1, 1000]]
+
+
+def test_a_pattern_is_a_whole_number_that_units_which_are_on_add_to():
+    regions = slice_regions(one_layer([[1, 0], [0, 1]]), FLAT, SQUARE)
+    places = torch.tensor([[-0.5, -0.5], [0.5, -0.5], [-0.5, 0.5], [0.5, 0.5]])
+    none, first, second, both = regions.pattern[regions.region_of_points(places)].tolist()
+    assert none == 0
+    assert (both - first - second) % 2**64 == 0
+    assert isinstance(both, int)
+
+
 def test_boxes_are_any_convex_polygon():
-    triangle = torch.tensor([[0.0, 0.0], [0.0, 2.0], [2.0, 0.0]])
+    triangle = torch.tensor([[0.0, 0.0], [0.0, 2.0], [1.0, 0.0]])
     model, _ = made("mlp")
     for corners in (triangle, triangle.flip(0)):
-        torch.testing.assert_close(slice_regions(model, FLAT, corners).areas.sum().item(), 2.0)
+        regions = slice_regions(model, FLAT, corners)
+        torch.testing.assert_close(regions.areas.sum().item(), 1.0)
+        inside = regions.region_of_points(torch.tensor([[0.1, 1.7], [0.9, 0.1], [1.7, 0.1]])) >= 0
+        assert inside.tolist() == [True, True, False]
     with pytest.raises(RangeError, match=r"slice_regions\(box\): expected the corners of a convex polygon"):
         slice_regions(model, FLAT, torch.tensor([[0.0, 0.0], [2.0, 0.0], [0.5, 0.5], [0.0, 2.0]]))
     angles = torch.arange(5) * 4 * torch.pi / 5
-    with pytest.raises(RangeError, match="convex polygon"):
-        slice_regions(model, FLAT, torch.stack([angles.cos(), angles.sin()], 1))
+    star = torch.stack([angles.cos(), angles.sin()], 1)
+    on_a_side = torch.cat([triangle, torch.tensor([[0.5, 0.0]])])
+    for corners in (star, star.flip(0), on_a_side, on_a_side.flip(0)):
+        with pytest.raises(RangeError, match="convex polygon"):
+            slice_regions(model, FLAT, corners)
     with pytest.raises(
         ShapeError, match=r"slice_regions\(box\): expected corners of shape \(v, 2\), v >= 3, got \(2, 2\)"
     ):
@@ -390,7 +460,11 @@ def test_a_box_that_is_too_far_from_the_origin_is_named_and_not_the_network():
     # Thin is not far, up to where rounding hides its regions.
     assert slice_regions(mlp((2, 4, 2)).eval(), FLAT, (-3, 3, -1e-6, 1e-6)).areas.sum() == pytest.approx(1.2e-5)
     diagonal = 1e-12 * torch.tensor([[0.0, -1.0], [0.0, 1.0], [0.0, 1.0], [0.0, -1.0]], dtype=torch.float64)
-    for box in ((-1e-12, 1e-12, -1, 1), diagonal + torch.tensor([0.0, 0.0, 1.0, 1.0], dtype=torch.float64)[:, None]):
+    assert slice_regions(
+        mlp((2, 4, 2)).eval(), FLAT, (-1e-6, 1e-6, -1e-12, 1e-12)
+    ).areas.sum() / 4e-18 == pytest.approx(1)
+    ends = torch.tensor([0.0, 0.0, 1.0, 1.0], dtype=torch.float64)[:, None]
+    for box in ((-1e-12, 1e-12, -1, 1), diagonal + ends, diagonal - ends):
         with pytest.raises(RangeError, match=r"\(box\): expected one whose width is at least 1e-09 of its corners' co"):
             slice_regions(mlp((2, 4, 2)).eval(), FLAT, box)
 
@@ -779,6 +853,24 @@ def test_what_the_trace_cannot_see_is_an_error_and_not_a_wrong_map():
     counting.last = nn.Linear(2, 3)
     with pytest.raises(UnsupportedModuleError, match="got one that answers otherwise"):
         boundary_distance(counting, torch.tensor([[0.6, 0.7]]))
+
+
+@torch.no_grad()
+def test_in_the_end_the_regions_are_held_against_the_network_and_the_box():
+    model = mlp((2, 6, 3), bias=True, generator=torch.Generator().manual_seed(0)).eval()
+    regions, network = slice_regions(model, FLAT, SQUARE), network_of(model, FLAT.origin[None])
+    _verify(network, regions, 4.0 - 2e-6, together=3)
+    moved = dataclasses.replace(regions, offsets=regions.offsets + 1e-3)
+    for found, area in ((moved, 4.0), (regions, 4.0 + 1e-5), (regions, 4.0 - 1e-5), (regions, torch.nan)):
+        with pytest.raises(UnsupportedModuleError, match="got one that answers otherwise"):
+            _verify(network, found, area, together=3)
+    # Twice as much where one of two numbers is above 5, which none is at the samples that are tried at first.
+    counting = Form(lambda m, x: torch.stack([row * (row > 5).unique().numel() for row in m.first.given])).eval()
+    counting.first.register_forward_pre_hook(lambda module, inputs: setattr(module, "given", inputs[0]))
+    counting.last = nn.Linear(2, 3)
+    assert len(slice_regions(counting, FLAT, SQUARE)) > 1
+    with pytest.raises(UnsupportedModuleError, match="got one that answers otherwise"):
+        slice_regions(counting, FLAT, (-20, 20, -20, 20))
 
 
 def test_weights_that_have_no_shape_yet_are_not_drawn():

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from gnomon.errors import EmptyError, RangeError
+from gnomon.errors import EmptyError, RangeError, ShapeError
 from gnomon.models import mlp
 from gnomon.regions import (
     Plane,
@@ -97,7 +97,11 @@ def test_what_changes_by_rounding_alone_has_no_boundary(seed, scale):
     x = torch.randn(40, 3, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
     wanted = boundary_distance(Centred(seed, lambda nothing, one: one, scale), x)
     assert wanted.isfinite().all()
-    for bends in (lambda nothing, one: nothing.relu(), lambda nothing, one: (2 * nothing).abs(), maximum):
+
+    def clamped(nothing, one):
+        return nothing.clamp(-scale, scale)
+
+    for bends in (lambda nothing, one: nothing.relu(), lambda nothing, one: (2 * nothing).abs(), clamped, maximum):
         torch.testing.assert_close(boundary_distance(Centred(seed, bends, scale), x), wanted)
         alone = nn.Sequential(Centred(seed, bends, scale), nn.Linear(5, 2).double())
         alone[0].last.weight.data.zero_()
@@ -296,6 +300,31 @@ def test_classes_of_inputs_of_float32_far_from_the_origin():
         regions.region_of(torch.full((1, 50), torch.nan))
     with pytest.raises(RangeError, match=r"expected inputs in the plane, got one"):
         regions.region_of(x + torch.randn(3, 50, generator=torch.Generator().manual_seed(2)) * 1e-2)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("method", ["boundary_distance", "region_of_points"])
+def test_points_are_two_finite_numbers_each(method):
+    read = getattr(slice_regions(one_layer([[1, 0]]), FLAT, SQUARE), method)
+    for points, error, says in (
+        (torch.zeros(3), ShapeError, r"two coordinates per row, shape \(n, 2\), got \(3,\)"),
+        (torch.full((1, 2), torch.nan), RangeError, "finite numbers, got nan"),
+    ):
+        with pytest.raises(error, match=rf"^Regions\.{method}\(points\): expected {says}"):
+            read(points)
+
+
+def test_what_is_in_the_plane_to_its_own_digits_is_in_it_and_nothing_else():
+    generator = torch.Generator().manual_seed(0)
+    plane = plane_through(*torch.randn(3, 50, generator=generator) * 1e-3 + 100)
+    regions = slice_regions(mlp((50, 8, 2), generator=generator), plane, SQUARE)
+    inside = plane.embed(torch.rand(4, 2, generator=generator, dtype=torch.float64) - 0.5)
+    assert (regions.region_of(inside.float()) >= 0).all()
+    # Each by its own distance from the plane's origin, whatever the others'.
+    across = torch.linalg.svd(plane.directions)[2][-1]
+    far = plane.embed(torch.tensor([[1e6, 0.0]], dtype=torch.float64))
+    with pytest.raises(RangeError, match=r"expected inputs in the plane, got one 1e-05 away from it at index 1"):
+        regions.region_of(torch.cat([far, inside[:1] + 1e-5 * across]))
 
 
 def test_directions_of_very_different_lengths_span_a_plane():

@@ -79,7 +79,6 @@ def split_by_lines(
     """
     u, values = units.shape[2], units.new_tensor(list(breaks))
     tolerance = _tolerances(polygons, units).add_(rounding).repeat(1, len(breaks))
-    tolerance += OWN * values.nan_to_num(posinf=0, neginf=0).abs().repeat_interleave(u)
     highs, crossed = [], []
     for value, limits in zip(breaks, torch.split(tolerance, u, 1), strict=True):
         for some in _together(u, CORNER * polygons.labels.numel(), room):
@@ -243,8 +242,7 @@ def _contending(heights: Float[Tensor, "p v k"], there: Bool[Tensor, "p k"]) -> 
 
 def _thin(polygons: Polygons) -> Bool[Tensor, "p"]:
     """Polygons without a width, as nearly coincident lines leave them."""
-    around = torch.linalg.vector_norm(polygons.rolled() - polygons.vertices, dim=2)
-    around = around.masked_fill(~polygons.valid, 0).sum(1)
+    around = torch.linalg.vector_norm(polygons.rolled() - polygons.vertices, dim=2).sum(1)
     return polygons.areas() <= THIN * around * polygons.vertices.abs().amax((1, 2))
 
 
