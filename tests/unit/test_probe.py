@@ -547,6 +547,7 @@ def test_what_only_few_samples_lack_is_not_refused():
     assert Probe(model, (x, labels), [gnomon.snr]).read().values["snr"].shape == (4, 3)
     with pytest.raises(RangeError, match=r"snr\(class_moments\): expected more samples than features, .* 4, got fewer"):
         Probe(model, (x[:3], labels[:3]), [gnomon.snr])
+    Probe(model, [(x[:3], labels[:3]), (x[3:], labels[3:])], [gnomon.snr])  # the first batch is not all
     with torch.no_grad():
         model[0].bias.fill_(-1e3)  # dead units, which training may wake
         Probe(model, (x[:4], labels[:4]), [gnomon.snr])
