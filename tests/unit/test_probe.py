@@ -539,6 +539,18 @@ def test_what_only_first_weights_lack_is_not_refused(weight, quantity):
     assert probe.read().values.keys() == {quantity.__name__}
 
 
+def test_moments_of_a_sixteenth_of_the_memory_have_the_digits_of_the_function():
+    """Of 64 rows of eight float32 and a label; of whole numbers, since samples are run in parts that round by size."""
+    generator = torch.Generator().manual_seed(0)
+    model, x = mlp((1000, 8, 10), bias=True), torch.randint(-2, 3, (64, 1000), generator=generator).float()
+    model[0].weight.data, labels = torch.randint(-2, 3, (8, 1000), generator=generator).float(), torch.arange(64) % 10
+    model[0].bias.data.fill_(100.0)
+    wanted = gnomon.nc1(gnomon.class_moments(model[1](model[0](x)).detach(), labels, 10))
+    memory = 16 * 64 * (8 * 4 + 8)
+    reading = Probe(model, (x, labels), [gnomon.nc1, gnomon.jacobian_norm], memory=memory).read()
+    torch.testing.assert_close(reading.values["nc1"], wanted, rtol=0, atol=0)
+
+
 def test_what_only_few_samples_lack_is_not_refused():
     """A rank of four takes more than the three samples of the rehearsal."""
     _, x, labels = collapsing()
