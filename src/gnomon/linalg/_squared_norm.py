@@ -67,10 +67,9 @@ def squared_norm(
     """
     n, like = products.shape[0], products.like
     going = torch.ones(n, dtype=torch.bool, device=like.device)
-    passes = torch.zeros(n, dtype=torch.long, device=like.device)
     total, squared, fourth, sixth = like.new_zeros(4, n)
     scale, captured = (known.scale, known.captured) if known else (like.new_ones(n), like.new_zeros(n))
-    norm = SquaredNorm(scale, captured, captured, like.new_full((n,), torch.inf), passes)
+    norm = SquaredNorm(scale, captured, captured, like.new_full((n,), torch.inf), going.long())
     for block in range(max(1, most // BLOCK)):
         z = products.normal(1 + block, BLOCK)
         if known:
@@ -87,7 +86,6 @@ def squared_norm(
         squared = squared + square.sum(1).square() - square.square().sum(1)
         fourth = fourth + others.square().sum((1, 2))
         sixth = sixth + ((others @ others) * others).sum((1, 2)) / (BLOCK - 2)
-        passes = passes + BLOCK * going
         count = (block + 1) * BLOCK
         share = share_of(fourth, squared)
         pairs = count * (BLOCK - 1)
@@ -95,7 +93,7 @@ def squared_norm(
         largest = share_of(sixth, fourth * (squared / pairs).sqrt()) + (share * 6 / pairs / (BLOCK - 2)).sqrt()
         found = interval(total, share, largest, count, pairs // 2)
         value, low, high = (captured + part for part in found)
-        now = SquaredNorm(scale, value, low, high, passes)
+        now = SquaredNorm(scale, value, low, high, torch.full_like(norm.passes, count))
         norm = now.where(going, norm)
         error = norm.relative()
         going = going & (error > tolerance) & (count * (error / tolerance).square() <= worth)
@@ -122,7 +120,6 @@ def interval(
     any vectors.
     """
     mean = total / count
-    share = torch.where(mean > 0, share, 0)
     largest = torch.maximum(share, torch.minimum(largest, share.sqrt()))
     varies = mean * torch.where(share > 0, share / largest, 0)
     narrow = 2 / (9 * count) * torch.where(share > 0, largest.square() / share, 0)

@@ -1,0 +1,119 @@
+"""Golub-Kahan and Lanczos steps beside the plainest way to the same space: values, errors, and where they end."""
+
+import math
+
+import pytest
+import torch
+from scipy.optimize import brentq
+
+from gnomon.linalg import krylov, lanczos
+from tests.drawn import orthogonal
+from tests.unit.test_estimates import of_matrix
+
+LENGTH = 24
+
+
+def seen(matrix, start, steps):
+    """The eigenvalues in the space of so many products with a start, their residuals, and the excess of the first.
+
+    The residual of the space itself is the polynomial with the eigenvalues as its zeros, times the start.
+    """
+    basis = last = (start / start.norm())[:, None]
+    for _ in range(steps - 1):
+        basis = torch.linalg.qr(torch.cat([basis, matrix @ basis[:, -1:]], 1)).Q
+    values, vectors = torch.linalg.eigh(basis.mT @ matrix @ basis)
+    values, vectors = values.flip(0), basis @ vectors.flip(1)
+    for value in values:
+        last = matrix @ last - value * last
+    bound = float(last.norm()) / (0.05 * math.sqrt(math.pi / (2 * LENGTH)))
+    below = (values[0] - values).tolist()
+    excess = brentq(lambda x: math.prod(x + each for each in below) - bound, 0, 1e6, xtol=1e-14)
+    return values, (matrix @ vectors - vectors * values).norm(dim=0), excess
+
+
+def errors_of(values, residuals):
+    """By the residual, or twice its square over the gap to the nearest other; of the last nothing lies below."""
+    gaps = (values - values[:, None]).abs().fill_diagonal_(math.inf).amin(0)[:-1]
+    closer = torch.minimum(residuals[:-1], 2 * residuals[:-1].square() / gaps)
+    return torch.cat([closer, residuals[-1:]])
+
+
+def with_places(values, errors, far, least):
+    """Later ones may be others: up to the first where they are not known, and within the tolerance where they are."""
+    later = torch.where(far, values[0] + errors[0] - values, least)
+    return torch.cat([errors[:1], torch.maximum(errors, later)[1:]])
+
+
+def first_unknown(values, errors, residuals, tolerance, size):
+    """Which are not known yet, with residuals of the squares, or of the values where these may be negative."""
+    far = (errors > tolerance / 10 * size) | (residuals > min(tolerance / 2, 0.025))
+    far[0] = errors[0] > tolerance * size[0]
+    return far
+
+
+def steps_of_krylov(matrix, start, k, tolerance, most):
+    """Values, errors and passes by the docstring's rules."""
+    among = k + 2 if k > 1 else 1
+    for steps in range(1, most // 2 + 1):
+        squares, residuals, excess = seen(matrix @ matrix.mT, start, steps)
+        values = squares.sqrt()
+        errors = (squares + errors_of(squares, residuals)).sqrt() - values
+        errors[0] = (squares[0] + excess).sqrt() - values[0]
+        size = torch.maximum(values, 0.1 * values[0])
+        far = first_unknown(values, errors, residuals / size.square(), tolerance, size)
+        if steps >= max(among, 4) and not far[:among].any():
+            break
+    return values[:k], with_places(values, errors, far, tolerance * size)[:k], 2 * steps
+
+
+SPECTRA = {
+    "steep": (-torch.arange(LENGTH) / 2).exp(),
+    "flat": torch.linspace(1, 0.1, LENGTH),
+    "apart": torch.cat([torch.tensor([9.0, 8.0, 7.0, 3.0]), torch.linspace(1, 0, LENGTH - 4)]),
+}
+
+
+@pytest.mark.parametrize("name", SPECTRA)
+@pytest.mark.parametrize(("k", "tolerance", "most"), [(1, 0.1, 40), (3, 0.3, 40), (3, 0.02, 12)])
+def test_singular_values_are_those_of_the_space_with_their_errors(name, k, tolerance, most):
+    """Of two samples, each of which ends for itself; no two steps are alike."""
+    matrix = orthogonal(LENGTH) @ SPECTRA[name].double().diag()
+    of = of_matrix(matrix, 2)
+    found = krylov(of, k, tolerance, most)
+    for i, start in enumerate(of.normal(0, 1)[:, 0]):
+        values, errors, passes = steps_of_krylov(matrix, start, k, tolerance, most)
+        torch.testing.assert_close(found.values[i], values)
+        torch.testing.assert_close(found.errors[i], errors, rtol=1e-5, atol=1e-9)
+        assert int(found.passes[i]) == passes
+        basis = found.basis[i][: passes // 2]
+        torch.testing.assert_close(basis @ basis.mT, torch.eye(passes // 2).double())
+        assert not found.basis[i][passes // 2 :].any()
+        inside = (basis @ matrix).square().sum()
+        torch.testing.assert_close(found.captured[i] * found.scale[i] ** 2, inside)
+        torch.testing.assert_close(torch.linalg.svdvals(basis @ matrix)[:k], values)
+
+
+@pytest.mark.parametrize("name", ["steep", "apart", "signs"])
+@pytest.mark.parametrize(("k", "tolerance", "most"), [(1, 0.1, 20), (3, 0.3, 20), (3, 0.02, 6)])
+def test_eigenvalues_are_those_of_the_space_with_their_errors(name, k, tolerance, most):
+    """Of both signs too, where sizes are measured by the largest absolute value."""
+    spectrum = -SPECTRA["apart"].flip(0) + 3 * SPECTRA["steep"] if name == "signs" else SPECTRA[name]
+    q = orthogonal(LENGTH)
+    matrix = q @ spectrum.double().diag() @ q.mT
+    found = lanczos(matrix.matmul, matrix[0], k, tolerance, most, 5)
+    start = torch.randn(LENGTH, generator=torch.Generator().manual_seed(5)).double()
+    for steps in range(1, most + 1):
+        values, residuals, excess = seen(matrix, start, steps)
+        errors = errors_of(values, residuals)
+        errors[0] = excess
+        size = torch.maximum(values.abs(), 0.1 * values.abs().max())
+        far = first_unknown(values, errors, residuals / size, tolerance, size)
+        among = k + 2 if k > 1 else 1
+        if steps >= max(among, 4) and not far[:among].any():
+            break
+    assert found.passes == steps
+    torch.testing.assert_close(found.values, values[:k])
+    expected = with_places(values, errors, far, tolerance * size)[:k]
+    torch.testing.assert_close(found.errors, expected, rtol=1e-5, atol=1e-9)
+    torch.testing.assert_close(found.basis @ found.basis.mT, torch.eye(steps).double())
+    torch.testing.assert_close(found.trace, (found.basis @ matrix @ found.basis.mT).trace())
