@@ -7,7 +7,7 @@ import torch
 from scipy.optimize import brentq
 
 from gnomon.linalg import krylov, lanczos
-from tests.drawn import orthogonal
+from tests.drawn import normal, orthogonal
 from tests.unit.test_estimates import of_matrix
 
 LENGTH = 24
@@ -68,13 +68,24 @@ def steps_of_krylov(matrix, start, k, tolerance, most):
 
 SPECTRA = {
     "steep": (-torch.arange(LENGTH) / 2).exp(),
+    "steeper": (-1.5 * torch.arange(LENGTH)).exp(),
     "flat": torch.linspace(1, 0.1, LENGTH),
     "apart": torch.cat([torch.tensor([9.0, 8.0, 7.0, 3.0]), torch.linspace(1, 0, LENGTH - 4)]),
+    "signs": torch.cat([torch.tensor([3.0, 2.0, -2.0]), torch.linspace(-3, -5, LENGTH - 3)]),
 }
 
 
-@pytest.mark.parametrize("name", SPECTRA)
-@pytest.mark.parametrize(("k", "tolerance", "most"), [(1, 0.1, 40), (3, 0.3, 40), (3, 0.02, 12)])
+@pytest.mark.parametrize(
+    ("name", "k", "tolerance", "most"),
+    [
+        ("steep", 1, 1.0, 40),
+        ("flat", 1, 0.1, 40),
+        ("apart", 3, 0.3, 40),
+        ("steep", 3, 0.02, 40),
+        ("steeper", 3, 0.02, 40),
+        ("apart", 2, 0.02, 12),
+    ],
+)
 def test_singular_values_are_those_of_the_space_with_their_errors(name, k, tolerance, most):
     """Of two samples, each of which ends for itself; no two steps are alike."""
     matrix = orthogonal(LENGTH) @ SPECTRA[name].double().diag()
@@ -93,13 +104,21 @@ def test_singular_values_are_those_of_the_space_with_their_errors(name, k, toler
         torch.testing.assert_close(torch.linalg.svdvals(basis @ matrix)[:k], values)
 
 
-@pytest.mark.parametrize("name", ["steep", "apart", "signs"])
-@pytest.mark.parametrize(("k", "tolerance", "most"), [(1, 0.1, 20), (3, 0.3, 20), (3, 0.02, 6)])
+@pytest.mark.parametrize(
+    ("name", "k", "tolerance", "most"),
+    [
+        ("steep", 1, 1.0, 20),
+        ("signs", 1, 0.1, 20),
+        ("apart", 3, 0.3, 20),
+        ("steeper", 3, 0.02, 20),
+        ("signs", 3, 0.02, 22),
+        ("signs", 2, 0.02, 6),
+    ],
+)
 def test_eigenvalues_are_those_of_the_space_with_their_errors(name, k, tolerance, most):
     """Of both signs too, where sizes are measured by the largest absolute value."""
-    spectrum = -SPECTRA["apart"].flip(0) + 3 * SPECTRA["steep"] if name == "signs" else SPECTRA[name]
     q = orthogonal(LENGTH)
-    matrix = q @ spectrum.double().diag() @ q.mT
+    matrix = q @ SPECTRA[name].double().diag() @ q.mT
     found = lanczos(matrix.matmul, matrix[0], k, tolerance, most, 5)
     start = torch.randn(LENGTH, generator=torch.Generator().manual_seed(5)).double()
     for steps in range(1, most + 1):
@@ -117,3 +136,18 @@ def test_eigenvalues_are_those_of_the_space_with_their_errors(name, k, tolerance
     torch.testing.assert_close(found.errors, expected, rtol=1e-5, atol=1e-9)
     torch.testing.assert_close(found.basis @ found.basis.mT, torch.eye(steps).double())
     torch.testing.assert_close(found.trace, (found.basis @ matrix @ found.basis.mT).trace())
+
+
+@pytest.mark.parametrize(("c", "d", "steps"), [(8, 5, 6), (5, 8, 5), (6, 6, 6)])
+def test_the_whole_space_leaves_no_error(c, d, steps):
+    """Of a matrix with more rows than columns it has a vector more than columns."""
+    matrix = normal(c, d)
+    of = of_matrix(matrix, 2)
+    values = torch.linalg.svdvals(matrix)
+    whole = krylov(of, 4, 1e-9, 2 * steps)
+    assert whole.passes.tolist() == [2 * steps] * 2
+    torch.testing.assert_close(whole.values, values[:4].expand(2, -1))
+    assert (whole.errors <= 1e-12).all()
+    assert krylov(of, 4, 1e-9, 99).passes.tolist() == [2 * steps] * 2
+    some = krylov(of, 4, 0.3, 2 * steps - 2)
+    assert (some.errors[:, 1:] >= 0.3 * some.values[:, 1:]).all()

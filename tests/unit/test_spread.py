@@ -1,5 +1,7 @@
 """How far the AGOP's estimate may lie off: moments against those of the covariance itself, widths against quantiles."""
 
+import itertools
+
 import pytest
 import torch
 from scipy.optimize import brentq
@@ -35,6 +37,31 @@ def test_moments_are_those_of_the_covariance(n, m):
     assert float(variances(draws[:, :, ::2], draws[:, :, 1::2]).mean((0, 2)).sum()) == pytest.approx(trace, rel=0.1)
 
 
+def written_out(rows):
+    """The two numbers before their limits: means over different draws, two of either half for the trace of S²."""
+    m = rows.shape[1]
+    half, whole = m // 2, torch.einsum("nma,nmb->ab", rows, rows)
+    trace = along = second = 0.0
+    for own in rows:
+        for a, b in itertools.permutations(own, 2):
+            trace += float(a @ a * (b @ b) + (a @ b) ** 2) / (m * (m - 1))
+            along += 2 * float(a @ whole @ b) ** 2 / float(whole.square().sum()) / (m * (m - 1))
+    for some, others in itertools.product(rows[:, :half], rows[:, half : 2 * half]):
+        for (a, c), (b, d) in itertools.product(itertools.permutations(some, 2), itertools.permutations(others, 2)):
+            second += 2 * float((a @ b * (c @ d)) ** 2 + a @ b * (c @ b) * (c @ d) * (a @ d))
+    return trace**2 / second * (half * (half - 1)) ** 2, along / trace
+
+
+@pytest.mark.parametrize(("p", "seed"), [(4, 4), (4, 0), (4, 2), (1, 16), (1000, 0)])
+def test_moments_are_means_over_different_draws(p, seed):
+    """From one direction to many, and with no more errors along the estimate than those of all directions allow."""
+    rows = torch.randn(2, 5, p, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    directions, along = written_out(rows)
+    found = spread(rows)
+    assert found.directions == pytest.approx(min(max(1.0, directions), MANY))
+    assert found.along == pytest.approx(min(along, found.directions**-0.5))
+
+
 def test_the_size_of_the_rows_and_their_order_change_nothing():
     roots, _ = covariances(3, 4)
     rows = torch.randn(3, 16, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64) @ roots.mT
@@ -57,6 +84,13 @@ def test_the_width_is_a_quantile():
     assert Spread(1.0, 1.0).width(2.0, huge) ** 2 == pytest.approx(2 * chi2.ppf(0.95, 1))
     assert Spread(7.0, 0.0).width(2.0, huge) ** 2 == pytest.approx(2 * chi2.ppf(0.95, 7) / 7)
     assert Spread(4.0, 0.5).width(1.0, huge) ** 2 == pytest.approx(0.5 + 0.5 * chi2.ppf(0.95, 1))
+    # Three moments make it one of chi squared: of these shares, of one direction at least.
+    shares = torch.tensor([0.3] + 7 * [0.1]).double()
+    second, third = float(shares.square().sum()), float(shares.pow(3).sum())
+    degrees = second**3 / third**2
+    quantile = 1 + (second / degrees) ** 0.5 * (chi2.ppf(0.95, degrees) - degrees)
+    assert Spread(1 / second, 0.3).width(2.0, huge) ** 2 == pytest.approx(2 * quantile)
+    assert Spread(1.0, 0.5).width(2.0, huge) ** 2 == pytest.approx(2 * chi2.ppf(0.95, 1))
     assert Spread(MANY, 0.0).width(2.0, 1.0) ** 2 == pytest.approx(2, rel=0.01)
     assert Spread().width(0.0, 0.0) == 0
 

@@ -11,7 +11,7 @@ from scipy.special import stdtrit
 from gnomon.linalg import Krylov, SquaredNorm, interval, krylov, share_of, squared_norm
 from gnomon.linalg._squared_norm import BLOCK
 from gnomon.measure._estimates import WORTH, Accuracy, FirstAndNorm, root_of, squared_norm_of
-from gnomon.measure._stacked import squared_norm_of_all
+from gnomon.measure._stacked import first_and_norm_of_all, squared_norm_of_all
 from tests.drawn import normal, orthogonal
 from tests.unit.test_agop_estimates import products
 from tests.unit.test_estimates import of_matrix
@@ -90,10 +90,48 @@ def test_each_of_many_matrices_has_vectors_of_its_own_and_their_sum_an_interval(
     got = torch.cat([found.value, found.low, found.high])
     torch.testing.assert_close(got, torch.tensor(expected).double())
     assert (found.scale.tolist(), found.passes.tolist()) == ([2], [2 * BLOCK])
-    # Fewer vectors for each of many, and no further ones once the tolerance is met.
-    many = jacobian.repeat(30, 1, 1)
-    few = squared_norm_of_all(lambda: iter([products(many)]), 90, known, torch.full((1,), 9.0).double(), 2 * BLOCK)
-    assert few.passes.tolist() == [2]
+
+
+def stacked(n):
+    return normal(n, 20, 6) * (-torch.arange(6)).exp()
+
+
+@pytest.mark.parametrize(("n", "some"), [(3, 8), (15, 5), (90, 2)])
+def test_of_many_matrices_few_vectors_of_each_are_taken_until_the_tolerance_is_met(n, some):
+    """Some in any case."""
+    jacobian = stacked(n)
+    known = Krylov(torch.zeros(1, 1, 6), torch.ones(1), torch.zeros(1), *torch.ones(2, 1, 1), torch.tensor([4]))
+    known = Krylov(*(each.double() for each in astuple(known)[:-1]), known.passes)
+
+    def passes(tolerance, most):
+        found = squared_norm_of_all(lambda: iter([products(jacobian)]), n, known, torch.tensor([tolerance]), most)
+        return found, int(found.passes)
+
+    first, count = passes(0.0, 1)
+    assert count == some
+    off = float(first.relative())
+    assert [passes(share * off, 10 * some)[1] for share in (1.01, 0.99)] == [some, 2 * some]
+
+
+@pytest.mark.parametrize("most", [16, 40])
+def test_passes_of_many_matrices_are_those_that_were_made(most):
+    jacobian, passes = stacked(5), []
+    of = products(jacobian)
+    of = replace(
+        of,
+        left=lambda v: passes.append(1) or (v[:, None] @ jacobian)[:, 0],
+        right=lambda u: passes.append(1) or (jacobian @ u[:, :, None])[:, :, 0],
+    )
+    first, other = (
+        first_and_norm_of_all(lambda: iter([of]), (5, 20, 6), jacobian, Accuracy.of(1e-6, most, seed))
+        for seed in (0, 1)
+    )
+    assert int(first.norm.passes) + int(other.norm.passes) == len(passes)
+    assert most // 2 <= len(passes) / 2 <= most
+    assert first.first != other.first  # relative to a scale that the seed decides
+    if most == 40:
+        steep = torch.linalg.svdvals(jacobian.flatten(0, 1))[:1].square()
+        torch.testing.assert_close(first.first * first.norm.scale**2, steep)
 
 
 def by_hand(value, low, high):

@@ -46,7 +46,7 @@ class Spread:
         second, rest = 1 / self.directions, 1 - self.along
         others = second - self.along**2
         third = self.along**3 + (others**2 / rest if rest > 0 else 0)
-        degrees = min(max(1.0, second**3 / third**2), self.directions)
+        degrees = max(1.0, second**3 / third**2)
         quantile = 1 + math.sqrt(second / degrees) * (2 * float(gammaincinv(degrees / 2, 0.95)) - degrees)
         return math.sqrt(noise * quantile + SKEWED * (self.along * noise) ** 2 / size)
 
@@ -74,8 +74,8 @@ def spread(rows: Float[Tensor, "n m p"]) -> Spread:
     found = torch.stack([(trace / pairs).square() / second, along / trace]).tolist()
     if not all(map(math.isfinite, found)):
         return Spread()
-    directions = min(max(1.0, found[0]), MANY) if found[0] > 0 else MANY
-    return Spread(directions, min(max(0.0, found[1]), directions**-0.5))
+    directions = min(max(1.0, found[0]), MANY)
+    return Spread(directions, min(found[1], directions**-0.5))
 
 
 def apart(products: Float[Tensor, "r r"], m: int) -> Float[Tensor, ""]:
