@@ -1,6 +1,7 @@
 """The AGOP of many outputs, estimated: its interval holds, and it is exact where that costs no more."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,7 +10,9 @@ import gnomon
 from gnomon import Estimate, JacobianOperator, Probe
 from gnomon.linalg import Products
 from gnomon.measure._estimates import Accuracy
-from gnomon.measure._outer_products import PAIRS, Drawn, mean_outer_product
+from gnomon.measure._outer_products import PAIRS, SOME, Drawn, mean_outer_product
+from gnomon.measure._spread import spread
+from tests.drawn import normal
 from tests.unit.test_estimates import NETWORKS, OUTPUTS, every_network, many_outputs
 
 SEEDS = 100
@@ -80,6 +83,29 @@ def test_in_parts_it_is_the_same():
         each.add(iter(parts), 12)
     torch.testing.assert_close(sums[0].mean(), sums[1].mean())
     assert sums[0].noise() == pytest.approx(sums[1].noise())
+
+
+def test_errors_follow_from_pairs_of_draws_and_the_spread_of_some_samples():
+    """Each draw is in one pair at most, and of samples that come in parts the first ones are looked at."""
+    jacobian = normal(SOME + 8, 5, 4)
+    whole, (first, rest) = products(jacobian), (products(part) for part in jacobian.split([SOME - 4, 12]))
+    drawn = Drawn(len(jacobian))
+    later = replace(rest, first=SOME - 4)
+    rows = torch.stack([whole.left(whole.normal(1 + k, 1)[:, 0]) for k in range(11)], 1)
+    for stop, pairs in ((5, [(0, 1), (2, 3)]), (11, [(0, 1), (2, 3), (5, 6), (7, 8), (9, 10)])):
+        drawn.add(iter([first, later]), stop)
+        found = torch.stack(
+            [
+                rows[:, a].square().sum(1) * rows[:, b].square().sum(1) + (rows[:, a] * rows[:, b]).sum(1).square()
+                for a, b in pairs
+            ]
+        )
+        mean = torch.einsum("nma,nmb->ab", rows[:, :stop], rows[:, :stop]) / (len(rows) * stop)
+        noise = float(found.mean()) / (len(rows) * stop)
+        torch.testing.assert_close(drawn.mean(), mean)
+        assert drawn.noise() == pytest.approx(noise)
+        assert drawn.size() == pytest.approx(float(mean.square().sum() - noise) ** 0.5)
+        assert drawn.error() == pytest.approx(spread(rows[:SOME, :5]).width(noise, float(mean.square().sum())))
 
 
 def test_an_estimate_is_near_the_agop_and_disturbs_nothing():

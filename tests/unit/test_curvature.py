@@ -2,13 +2,16 @@
 
 import copy
 import gc
+import itertools
 import math
 import weakref
 from functools import partial
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
 import torch
+from scipy.stats import t
 from torch import nn
 from torch.nn import functional
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
@@ -19,6 +22,9 @@ from gnomon import Probe
 from gnomon.autodiff import GaussNewtonOperator, LossOperator
 from gnomon.errors import RangeError, ShapeError, UnsupportedModuleError
 from gnomon.linalg import lanczos, unit
+from gnomon.measure._curvature import accuracy_of_trace
+from gnomon.measure._curvature import trace as whole_trace
+from gnomon.measure._estimates import Accuracy
 from gnomon.measure.curvature._commutator_defect import _defect
 from gnomon.models import mlp
 from tests.contract.of_curvature import gauss_newton, hessian
@@ -229,6 +235,60 @@ def test_estimates_hold_over_seeds():
     assert sum(bool((each.value[0] - value).abs() <= each.error[0]) for each in first) >= 18
     assert sum(bool((each.value - whole.trace()).abs() <= each.error) for each in traces) >= 17
     assert all(each.error > 0 and each.passes <= 64 for each in traces)
+
+
+def stand_in(matrix):
+    """An operator of a matrix, and the memory for so many vectors."""
+    p = len(matrix)
+    vectors = SimpleNamespace(size=p, like=matrix[0], zeros=lambda: 0 * matrix[0])
+    return SimpleNamespace(vectors=vectors, multiply=matrix.matmul), lambda many: many and 2 * 8 * p * many
+
+
+@pytest.mark.unchecked
+@pytest.mark.parametrize(
+    ("p", "passes", "room", "steps", "count"),
+    [
+        (100, 40, None, 16, 24),
+        (100, 20, None, 12, 8),
+        (100, 40, 21, 5, 32),
+        (100, 40, 3, 2, 32),
+        (40, 40, None, 40, 0),
+        (15, 40, 3, 15, 0),
+        (30, 40, 20, 4, 32),
+    ],
+)
+def test_the_trace_is_that_in_a_space_and_that_of_vectors_beside_it(p, passes, room, steps, count):
+    """In the whole space, if products and memory suffice for it; errors from all pairs of a block of eight."""
+    matrix = normal(p, p)
+    matrix = matrix + matrix.mT - 3 * torch.eye(p)
+    operator, memory_for = stand_in(matrix)
+
+    def found_to(rtol, sign=1):
+        operator.multiply = (sign * matrix).matmul
+        return whole_trace("", operator, Accuracy.of(rtol, passes, 2), memory_for(room), requested=False)
+
+    found = found_to(1e-9)
+    basis = lanczos(matrix.matmul, matrix[0], 0, 0, steps, 2).basis
+    beside = torch.eye(p) - basis.mT @ basis
+    generator = torch.Generator().manual_seed(3)
+    blocks = [torch.randn(8, p, generator=generator).double() @ beside for _ in range(count // 8)]
+    values = [float(z @ matrix @ z) for block in blocks for z in block]
+    squares = [float(a @ matrix @ b) ** 2 for block in blocks for a, b in itertools.combinations(block, 2)]
+    expected = float((basis @ matrix @ basis.mT).trace()) + sum(values) / max(1, count)
+    error = t.ppf(0.975, count - 1) * (2 * sum(squares) / len(squares) / count) ** 0.5 if count else 0
+    assert (float(found.value), float(found.error)) == pytest.approx((expected, error))
+    assert found.passes == steps + count
+    # It ends at an error relative to the size of the value, whichever sign this has.
+    for sign in (1, -1):
+        assert found_to(1e9, sign).passes == steps + min(count, 8)
+
+
+def test_a_trace_of_which_no_accuracy_is_asked_takes_fewer_passes():
+    assert [accuracy_of_trace(rtol, passes, 0).passes for rtol, passes in ((None, None), (None, 99), (0.1, None))] == [
+        64,
+        99,
+        256,
+    ]
 
 
 def test_a_probe_reads_them_and_leaves_training_as_it_is():

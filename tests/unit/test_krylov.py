@@ -71,6 +71,8 @@ SPECTRA = {
     "steeper": (-1.5 * torch.arange(LENGTH)).exp(),
     "flat": torch.linspace(1, 0.1, LENGTH),
     "apart": torch.cat([torch.tensor([9.0, 8.0, 7.0, 3.0]), torch.linspace(1, 0, LENGTH - 4)]),
+    "below": torch.cat([torch.tensor([0.3]), torch.linspace(-1, -5, LENGTH - 1)]),
+    "steepest": (-4.0 * torch.arange(LENGTH)).exp(),
     "signs": torch.cat([torch.tensor([3.0, 2.0, -2.0]), torch.linspace(-3, -5, LENGTH - 3)]),
 }
 
@@ -109,6 +111,8 @@ def test_singular_values_are_those_of_the_space_with_their_errors(name, k, toler
     [
         ("steep", 1, 1.0, 20),
         ("signs", 1, 0.1, 20),
+        ("below", 1, 0.1, 20),
+        ("steepest", 3, 1.0, 20),
         ("apart", 3, 0.3, 20),
         ("steeper", 3, 0.02, 20),
         ("signs", 3, 0.02, 22),
@@ -151,3 +155,26 @@ def test_the_whole_space_leaves_no_error(c, d, steps):
     assert krylov(of, 4, 1e-9, 99).passes.tolist() == [2 * steps] * 2
     some = krylov(of, 4, 0.3, 2 * steps - 2)
     assert (some.errors[:, 1:] >= 0.3 * some.values[:, 1:]).all()
+
+
+def test_a_space_that_ends_is_left_for_another():
+    """Where values are equal; a matrix of zeros has no other space."""
+    values = torch.tensor([2.0, 2.0, 2.0, 1.0, 1.0, 0.0]).double()
+    for each, k in ((values, 4), (values[:3], 3), (0 * values, 6)):
+        p = len(each)
+        found = lanczos(each.mul, each, k, 1e-9, 99, 0)
+        torch.testing.assert_close(found.values, each[:k])
+        assert (found.errors <= 1e-9).all()
+        torch.testing.assert_close(found.basis @ found.basis.mT, torch.eye(found.passes).double())
+        torch.testing.assert_close(found.trace, each.sum())
+        assert found.passes == p
+        of = krylov(of_matrix(each.diag(), 2), k, 1e-9, 99)
+        torch.testing.assert_close(of.values, each[:k].expand(2, -1))
+        assert (of.errors <= 1e-9).all()
+
+
+def test_of_fewer_steps_than_values_nothing_is_known_of_the_others():
+    matrix = orthogonal(6) @ torch.arange(6.0).double().diag()
+    for found in (lanczos(matrix.matmul, matrix[0], 3, 0.1, 2, 0), krylov(of_matrix(matrix, 1), 3, 0.1, 5)):
+        assert found.values[..., 2] == 0
+        assert (found.errors.isinf() == torch.tensor([False, False, True])).all()

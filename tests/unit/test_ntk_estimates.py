@@ -1,7 +1,10 @@
 """The kernel of many outputs, to a point and of all with all, estimated: intervals hold, nothing is disturbed."""
 
+import itertools
+
 import pytest
 import torch
+from scipy.stats import t
 
 import gnomon
 from gnomon import Estimate, ntk, ntk_to_point
@@ -9,6 +12,7 @@ from gnomon.errors import RangeError
 from gnomon.measure._estimates import Accuracy
 from gnomon.measure._mixtures import means, traces, traces_and_squares
 from gnomon.models import mlp
+from tests.drawn import normal
 from tests.unit.test_estimates import NETWORKS, OUTPUTS, SEEDS, every_network
 from tests.zoo import zoo
 
@@ -57,6 +61,59 @@ def test_the_interval_of_each_entry_between_samples_holds_in_90_to_99_percent(na
     assert (held >= 0.9).all()
     assert held.mean() <= 0.99
     assert all((each.error <= 0.2 * each.value.max()).all() for each in found)
+
+
+def test_means_and_errors_are_those_of_all_vectors():
+    """Entry by entry; where few suffice, a block of them is taken."""
+    blocks = normal(2, 2, 5, 5)
+
+    def look(vector):
+        return blocks @ vector @ vector
+
+    for rtol, count in ((1e-9, 20), (1e9, 16)):
+        found = means(look, blocks[0, 0, 0], Accuracy.of(rtol, 20, 3))
+        generator = torch.Generator().manual_seed(3)
+        looks = torch.stack([look(torch.randn(5, generator=generator).double()) for _ in range(count)])
+        torch.testing.assert_close(found.value, looks.mean(0))
+        torch.testing.assert_close(found.error, t.ppf(0.975, count - 1) * looks.std(0) / count**0.5)
+        assert found.passes == count
+
+
+def test_traces_and_errors_are_those_of_all_vectors_and_pairs_of_a_block():
+    blocks = normal(3, 5, 5)
+
+    def look(vectors):
+        return traces_and_squares(vectors.mT @ blocks @ vectors)
+
+    for rtol, count in ((1e-9, 32), (1e9, 16)):
+        found = traces(look, blocks[0, 0], Accuracy.of(rtol, 40, 3))
+        generator = torch.Generator().manual_seed(3)
+        vectors = [torch.randn(5, 16, generator=generator).double() for _ in range(count // 16)]
+        symmetric = (blocks + blocks.mT) / 2
+        pairs = [(symmetric @ a @ b).square() for some in vectors for a, b in itertools.combinations(some.mT, 2)]
+        error = t.ppf(0.975, count - 1) * (2 * sum(pairs) / len(pairs) / count).sqrt()
+        values = [blocks @ v @ v for some in vectors for v in some.mT]
+        torch.testing.assert_close(found.value, sum(values) / count)
+        torch.testing.assert_close(found.error, error)
+        assert found.passes.tolist() == [count] * 3
+
+
+def test_the_error_that_ends_it_is_that_relative_to_the_largest():
+    """Of a kernel with a smaller entry, whose error alone would not."""
+    vectors = torch.tensor([[1.0, 0.0], [0.0, 1e-3]]).double()
+
+    def look(vector):
+        return (vectors * vector.double()).sum(1)[None] + torch.tensor([[9.0, 0.0]]).double()
+
+    assert means(look, vectors[0], Accuracy.of(0.1, 160, 0)).passes == 16
+    blocks = torch.tensor([[[9.0, 0.1], [0.1, 0.01]], [[1.0, 1.0], [1.0, -1.0]]])
+
+    def look_at_blocks(vectors):
+        return traces_and_squares(vectors.mT @ blocks @ vectors)
+
+    found = traces(look_at_blocks, blocks[0, 0], Accuracy.of(0.6, 160, 0))
+    assert found.passes.tolist() == [32, 32]
+    assert found.error[1] > 0.6 * found.value[1].abs()
 
 
 @pytest.mark.unchecked

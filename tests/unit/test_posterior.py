@@ -60,6 +60,30 @@ def test_of_a_regular_model_it_is_half_the_parameters_less_what_is_known_of_pull
     assert (found.below, found.diverged) == (0, 0)
 
 
+@pytest.mark.parametrize("batch", [60, 7])
+def test_steps_are_those_of_the_dynamics(batch):
+    """One after another, from the numbers that the seed gives: samples, if not all are seen, and noise."""
+    layer, x, y, _ = regression()
+    settings = {"n_beta": 5.0, "localisation": 3.0, "step_size": 0.01, "chains": 3, "draws": 4, "burn_in": 2}
+    found = gnomon.local_learning_coefficient(layer, x, y, loss="mse", batch=batch, seed=4, **settings)
+    generator = torch.Generator().manual_seed(4)
+    start = layer.weight.detach()
+    points, above = start.repeat(3, 1), []
+    for _ in range(6):
+        rows = torch.randint(60, (3, batch), generator=generator) if batch < 60 else torch.arange(60).repeat(3, 1)
+        off = (x[rows] @ points[:, :, None] - y[rows])[:, :, 0]
+        before = (x[rows] @ start[0] - y[rows][:, :, 0]).square().mean(1)
+        above.append(off.square().mean(1) - before)
+        slope = 2 * (off[:, :, None] * x[rows]).mean(1)
+        noise = torch.randn(3, 3, generator=generator).double()
+        points = points - 0.01 / 2 * (5 * slope + 3 * (points - start)) + 0.1 * noise
+    above = torch.stack(above, 1)
+    torch.testing.assert_close(found.losses, found.start + above)
+    torch.testing.assert_close(found.by_chain, 5 * above[:, 2:].mean(1))
+    torch.testing.assert_close(found.drift, 5 * (above[:, 4:].mean() - above[:, 2:4].mean()))
+    torch.testing.assert_close(found.r_hat, split_r_hat(above[:, 2:]))
+
+
 @pytest.mark.unchecked
 def test_batches_have_the_same_coefficient():
     layer, x, y, _ = regression()
