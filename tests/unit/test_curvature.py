@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from scipy.stats import t
+from scipy.stats import binom, t
 from torch import nn
 from torch.nn import functional
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
@@ -23,9 +23,10 @@ from gnomon.autodiff import GaussNewtonOperator, LossOperator
 from gnomon.errors import RangeError, ShapeError, UnsupportedModuleError
 from gnomon.linalg import lanczos, unit
 from gnomon.measure._curvature import accuracy_of_trace
+from gnomon.measure._curvature import eigenvalues as largest
 from gnomon.measure._curvature import trace as whole_trace
 from gnomon.measure._estimates import Accuracy
-from gnomon.measure.curvature._commutator_defect import _defect
+from gnomon.measure.curvature._commutator_defect import _defect, _median
 from gnomon.models import mlp
 from tests.contract.of_curvature import gauss_newton, hessian
 from tests.drawn import normal
@@ -159,6 +160,21 @@ def test_the_defect_is_the_limit_of_small_steps():
     defect = gnomon.commutator_defect(model, x, labels, batch=20, seed=5)
     torch.testing.assert_close(defect.value, steps[4], rtol=1e-3, atol=0)
     torch.testing.assert_close(defect.error, torch.maximum(steps[4] - steps[1], steps[7] - steps[4]), rtol=1e-2, atol=0)
+    found = [gnomon.commutator_defect(model, x, labels, pairs=6, batch=batch).value for batch in (40, 99)]
+    torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize(("m", "low", "high"), [(6, 1, 6), (9, 2, 8), (10, 2, 9), (12, 3, 10), (25, 8, 18)])
+def test_the_interval_of_a_median_is_that_of_the_tables(m, low, high):
+    """Of the sign test: between these, counted from the least, in 95 % of cases."""
+    assert 2 * binom.cdf(low - 1, m, 0.5) <= 0.05 < 2 * binom.cdf(low, m, 0.5)
+    for values in (torch.arange(m).double().square(), torch.arange(m).double().sqrt()):
+        found = _median(values.flip(0))
+        torch.testing.assert_close(found.value, torch.quantile(values, 0.5))
+        torch.testing.assert_close(
+            found.error, torch.maximum(found.value - values[low - 1], values[high - 1] - found.value)
+        )
+        assert found.passes == 2 * m
 
 
 class Quadratic(NamedTuple):
@@ -265,7 +281,7 @@ def test_the_trace_is_that_in_a_space_and_that_of_vectors_beside_it(p, passes, r
 
     def found_to(rtol, sign=1):
         operator.multiply = (sign * matrix).matmul
-        return whole_trace("", operator, Accuracy.of(rtol, passes, 2), memory_for(room), requested=False)
+        return whole_trace("", operator, Accuracy.of(rtol, passes, 2), memory_for(room), requested=rtol > 1)
 
     found = found_to(1e-9)
     basis = lanczos(matrix.matmul, matrix[0], 0, 0, steps, 2).basis
@@ -281,6 +297,16 @@ def test_the_trace_is_that_in_a_space_and_that_of_vectors_beside_it(p, passes, r
     # It ends at an error relative to the size of the value, whichever sign this has.
     for sign in (1, -1):
         assert found_to(1e9, sign).passes == steps + min(count, 8)
+
+
+@pytest.mark.unchecked
+def test_errors_of_small_eigenvalues_are_measured_by_a_tenth_of_the_largest():
+    """Relative to these values themselves a warning would say that they are larger than requested."""
+    values = (-2 * torch.arange(24.0)).exp()
+    operator, _ = stand_in(values.diag())
+    found = largest("", operator, 4, Accuracy.of(0.05, None, 0), None)
+    torch.testing.assert_close(found.error[1:], torch.tensor([0.05 * values[1], 0.005, 0.005]))
+    assert found.passes < 24
 
 
 def test_a_trace_of_which_no_accuracy_is_asked_takes_fewer_passes():
@@ -349,6 +375,8 @@ def test_a_number_of_eigenvalues_is_whole(eigenvalues, trace, whole):
     (x, labels), model = samples(30, 4), network(4, 6, 3)
     with pytest.raises(RangeError, match=r"\(k\): expected 1 to .*, got 1.5"):
         eigenvalues(model, x, labels, k=1.5)
+    with pytest.raises(RangeError, match=r"\(k\): expected 1 to 16, the parameters or the passes, got 17"):
+        eigenvalues(model, x, labels, k=17, passes=16)
 
 
 @both
