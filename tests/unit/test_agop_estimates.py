@@ -73,6 +73,23 @@ def test_it_ends_where_the_accuracy_is_met(name):
         assert found.passes < 200
 
 
+@pytest.mark.unchecked
+@pytest.mark.parametrize("n", [4, 32])
+def test_it_is_exact_up_to_the_products_that_the_error_after_the_first_lets_expect(n):
+    """A tenth more than the square of the error over what is allowed times the vectors so far: 8, or 128 in all."""
+    jacobian = normal(n, 30, 20)
+    drawn = Drawn(n)
+    drawn.add(iter([products(jacobian)]), max(8, 128 // n))
+    needed = 1.1 * drawn.count * (drawn.error() / (0.05 * drawn.size())) ** 2
+    for outputs, by_outputs in ((math.floor(needed), True), (math.ceil(needed), False)):
+        accuracy = Accuracy.of(0.05, math.floor(needed), 0)
+        found, _ = mean_outer_product(
+            lambda: iter([products(jacobian)]), lambda: gnomon.agop(jacobian), (n, outputs), accuracy
+        )
+        assert (found.error == 0) == by_outputs
+        assert not by_outputs or found.passes == drawn.count + outputs
+
+
 def test_in_parts_it_is_the_same():
     jacobian = jacobians("untrained", 12)
     whole = products(jacobian)

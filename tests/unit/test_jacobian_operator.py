@@ -49,6 +49,24 @@ def test_products_are_the_same_in_float32_and_whatever_the_modes_around():
     torch.testing.assert_close(found, expected)
 
 
+def test_a_jacobian_of_zeros_has_products_and_vectors_may_be_of_another_dtype():
+    layer, u = nn.Linear(4, 3), torch.arange(8.0, dtype=torch.float64).view(2, 4)
+    operator = JacobianOperator(layer, torch.ones(2, 4))
+    torch.testing.assert_close(operator.matvec(u), u.float() @ layer.weight.detach().T)
+    layer.weight.data.zero_()
+    assert not JacobianOperator(layer, torch.ones(2, 4)).matvec(u).any()
+
+
+def test_products_that_overflow_are_refused_from_either_side():
+    layer = nn.Linear(2, 2, bias=False)
+    layer.weight.data.fill_(1e20)  # whose squares overflow too
+    operator = JacobianOperator(layer, torch.zeros(2, 2))
+    torch.testing.assert_close(operator.matvec(torch.ones(2, 2)), torch.full((2, 2), 2e20))
+    for multiply in (operator.matvec, operator.rmatvec):
+        with pytest.raises(RangeError, match=r"\(jacobian\): expected finite numbers, got inf"):
+            multiply(torch.full((2, 2), 1e20))
+
+
 def test_what_cannot_be_differentiated_twice_is_said_and_has_products_from_the_left():
     model = nn.Sequential(nn.Linear(6, 4), nn.Module(), nn.Linear(4, 3))
     model[1].forward = Once.apply
