@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import gnomon
 from gnomon import Probe, accuracy, centroid_alignment, jacobian_norm, nc1
+from gnomon.autodiff._independence import repeats, two_kinds
 from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
 from gnomon.models import mlp
 from gnomon.probe._reading import tensors
@@ -614,3 +615,17 @@ def test_generators_that_any_object_of_the_data_holds_are_restored(build):
         return torch.cat([x.view(-1, 5) for x, _ in batches])
 
     torch.testing.assert_close(drawn(True), drawn(False), rtol=0, atol=0)
+
+
+def test_outputs_come_again_if_they_differ_much_less_than_with_other_samples_beside_them():
+    """Up to rounding, and by less than a tenth of what others change."""
+    first = torch.ones(2)
+    for changed, again, expected in ((1e-3, 5e-5, True), (1e-3, 2e-4, False), (1.0, 1e-2, False)):
+        assert repeats(first, first + changed, first + again) == expected
+
+
+def test_beside_equal_samples_another_is_made():
+    """Reversed, or larger where that changes nothing; tokens stay."""
+    for given, made in (([1.0, 2.0], [2.0, 1.0]), ([0.0, 0.0], [1.0, 1.0]), ([3, 3], [3, 3])):
+        own, other = two_kinds(torch.tensor([given, given]))
+        assert (own.tolist(), other.tolist()) == ([given], [made])
