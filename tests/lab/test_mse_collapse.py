@@ -11,7 +11,7 @@ from gnomon.data import Samples
 from gnomon.errors import ConvergenceError, RangeError
 from gnomon.models import resnet18
 from gnomon_lab.papers.mse_collapse import _shared as collapse
-from gnomon_lab.papers.mse_collapse._page import chosen_arms, terminal
+from gnomon_lab.papers.mse_collapse._page import OTHER, chosen_arms, terminal
 from gnomon_lab.papers.mse_collapse._shared import GRID, Config, balanced, framed, quantities
 from gnomon_lab.papers.mse_collapse.mse_collapse import (
     EXPERIMENT,
@@ -122,6 +122,7 @@ def made_up(arm=ARM, zero=4, **ends):
             values["train/loss.nc23"] = 0.5
         if epoch not in (0, zero, 9):
             values.pop("robustness.mean")
+        values |= {f"test/{name}": ends.get(f"test/{name}", 2.0) for name in OTHER}
         values |= {f"test/{name}": 1.0 for name in (*FALLING, "loss.nc1", "loss.nc23", "loss.deviation", "accuracy")
                    if f"test/{name}" not in values}  # fmt: skip
         records.append({"arm": arm, "step": 8 * epoch, **values, "seconds": {"trained": 1.0}})
@@ -180,9 +181,13 @@ def test_claims_are_over_all_seeds_and_can_fail():
     assert failing(**{"train/loss.deviation": 1.1}) == [10]
     assert failing(**{"train/loss.deviation": 0.2}) == [12]
     assert failing(**{"test/nc1": 0.4}) == [13]
+    for name in OTHER:
+        assert failing(**{f"test/{name}": 0.5}) == [14]
+    assert claims([made_up(**{"train/disagreement": 0.0, "test/self_duality": 0.75})])[14].measured == "1.5"
+    assert failing(**{"train/disagreement": 0.0, "test/disagreement": 0.0}) == [14], "equal is no larger"
     # The median counts: two networks cannot outvote one another, three can.
     worse = {"test/accuracy": 0.7, "robustness.mean": 0.1}
-    assert failing(**worse) == [14, 15]
+    assert failing(**worse) == [15, 16]
     assert all(claim.holds for claim in claims([made_up(), made_up(), made_up(**worse)]))
     assert claims([made_up(**{"train/disagreement": 0.0})])[8].measured == "0"
     never = claims([made_up(), made_up(zero=10)])
@@ -221,7 +226,7 @@ def test_smallest_variant_resumes_exactly(made, tmp_path):
     assert records[-1]["train/loss.total"] < records[0]["train/loss.total"]
     assert len({record["train/nc1"] for record in records}) == 5
     assert len(figures(records)) == 2
-    assert len(claims([records])) == 16
+    assert len(claims([records])) == 17
 
 
 def test_first_epoch_without_training_error_is_attacked(made, tmp_path, monkeypatch):

@@ -21,14 +21,14 @@ CASE = "mnist-resnet18"
 SIGNS = ("equinorm.means", "equiangularity.means", "maximal_equiangularity.means", "self_duality", "disagreement")
 
 
-def made_up(mse=0.1, entropy=0.2, *, robust=0.3, unseen=1.0, zero=4, rate="0.1"):
+def made_up(mse=0.1, entropy=0.2, *, robust=0.3, unseen=1.0, others=0.6, zero=4, rate="0.1"):
     """Records of both losses, readings at epochs 0 to 9; cross-entropy has no training error from epoch `zero` on."""
     records = []
     for loss, nc1, robustness, start in (("mse", mse, robust, 2), ("cross-entropy", entropy, 0.2, zero)):
         for epoch in range(10):
             signs = dict.fromkeys(SIGNS, 0.5) | {"nc1": nc1, "accuracy": 1.0 if epoch >= start else 0.5}
             values = {f"{split}/{name}": value for split in ("train", "test") for name, value in signs.items()}
-            values |= {"test/nc1": unseen}
+            values |= {"test/nc1": unseen} | {f"test/{name}": others for name in SIGNS}
             values |= {"robustness.mean": robustness} if epoch in (0, 9) else {}
             records.append({"arm": f"{CASE} {loss} {rate}", "step": 8 * epoch, "epoch": epoch, **values})
     return records
@@ -63,11 +63,12 @@ def test_claims_are_medians_over_all_seeds_and_can_fail():
     def holds(**changed):
         return [claim.holds for claim in claims([made_up(), made_up(**changed)])]
 
-    assert holds() == [True] * 4
-    assert holds(mse=0.5) == [False, False, True, True]
-    assert holds(robust=0.02) == [True, True, False, True]
-    assert holds(unseen=0.15) == [True, True, True, False]
-    assert holds(zero=10) == [False, True, True, True]
+    assert holds() == [True] * 5
+    assert holds(mse=0.5) == [False, False, True, True, True]
+    assert holds(robust=0.02) == [True, True, False, True, True]
+    assert holds(unseen=0.15) == [True, True, True, False, True]
+    assert holds(others=0.5) == [True, True, True, True, False], "equal is no larger"
+    assert holds(zero=10) == [False, True, True, True, True]
     assert claims([made_up(), made_up(zero=10)])[0].measured == "100%, no zero training error in 1 of 2"
 
 
@@ -98,4 +99,4 @@ def test_smallest_variant_resumes_exactly(tmp_path):
     assert "train/loss.total" in ends[0]
     assert "train/loss.total" not in ends[1]
     assert len(figures(records)) == 1
-    assert len(claims([records])) == 4
+    assert len(claims([records])) == 5

@@ -22,6 +22,8 @@ SIGNS = {
     "accuracy": ("Accuracy", "share correct"),
 }
 """Figures 3 to 8: title and unit of each panel. The paper has a logarithmic axis for NC1 alone."""
+OTHER = tuple(name for name in SIGNS if name not in ("nc1", "accuracy"))
+"""The signs of collapse of which section A.8 says that on test images they behave as NC1 does."""
 
 
 def terminal(records: Sequence[Record], arm: str) -> list[Record]:
@@ -87,6 +89,21 @@ def panels(records: Sequence[Record], arms: Mapping[str, str], marks: tuple[Mark
 def starts(records: Sequence[Record], arm: str, label: str, colour: int = 0) -> tuple[Mark, ...]:
     """The first epoch without training error, if there is one."""
     return tuple(Mark(f"{label}, epoch {r['epoch']}", float(r["epoch"]), colour) for r in terminal(records, arm)[:1])
+
+
+def unseen_over_seen(reading: Record, name: str) -> float:
+    """How many times larger a sign of collapse is on test images than on training images; equal if both are zero."""
+    seen, unseen = (float(reading[f"{split}/{name}"]) for split in ("train", "test"))
+    return unseen / seen if seen > 0 else math.inf if unseen > 0 else 1.0
+
+
+def others_unseen(ends: Sequence[Record | None]) -> Claim:
+    """Section A.8, of the last readings of all runs; None where training error never vanished."""
+    least = [min(unseen_over_seen(end, name) for name in OTHER) if end else None for end in ends]
+    return checked(
+        "the other signs, NC2 to NC4, end larger on test images too: the smallest of their factors",
+        "section A.8", "above 1 times", least, ".3g", lambda values: min(values) > 1,
+    )  # fmt: skip
 
 
 def checked(

@@ -9,7 +9,16 @@ from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Line, Panel
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import UNSEEN
-from gnomon_lab.papers.mse_collapse._page import NC1, checked, chosen_arms, curve, panels, starts, terminal
+from gnomon_lab.papers.mse_collapse._page import (
+    NC1,
+    checked,
+    chosen_arms,
+    curve,
+    others_unseen,
+    panels,
+    starts,
+    terminal,
+)
 from gnomon_lab.papers.mse_collapse._shared import GRID, HARDWARE, Config, train_all
 from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, last
 
@@ -197,6 +206,7 @@ def claims(seeds: Seeds) -> list[Claim]:
         fastest(-1, "to the end"),
         checked("NC1 ends larger on test images than on training images", "figure 12",
                 "above 1 times", unseen, ".3g", lambda values: min(values) > 1),
+        others_unseen([phase[-1] if phase else None for phase in phases]),
         rises("test accuracy", "table 1", UNSEEN, "0.962 points", 100, "+.2f"),
         rises("robustness", "figure 9", "robustness.mean", "0.1762", 1, "+.4f"),
     ]  # fmt: skip
