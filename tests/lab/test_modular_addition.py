@@ -4,7 +4,7 @@ import pytest
 
 from gnomon.errors import RangeError
 from gnomon_lab.papers._shared import arms
-from gnomon_lab.papers.grokalign.modular_addition import Config, claims, figures, run, summary, table
+from gnomon_lab.papers.grokalign.modular_addition.run import Config, claims, figures, run, summary, table
 from tests.lab.resuming import resumed
 
 GROKKED = {
@@ -15,13 +15,14 @@ GROKKED = {
 }
 
 
-def made_up(grokked=GROKKED, risen=0.2):
+def made_up(grokked=GROKKED, risen=0.2, follows=0.5):
     """Four readings of each arm, which memorises at step 10 and groks at its step."""
     records = []
     for (embeddings, method), at in grokked.items():
         for step in (1, 10, 100, 1000):
             known = {"train/accuracy": 1.0 if step >= 10 else 0.1, "test/accuracy": 0.9 if at and step >= at else 0.0}
-            numbers = {"train/centroid_alignment": 0.1, "some/jacobian_norm": 2.0}
+            cosine = 0.1 + follows * (known["test/accuracy"] > 0) if embeddings == "learned" else 0.1
+            numbers = {"train/centroid_alignment": cosine, "some/jacobian_norm": 2.0}
             numbers |= {"train/centroid_alignment.min": -0.2, "train/centroid_alignment.max": 0.3}
             end = 0.1 + (risen if method == "GrokAlign" else 0.5) * (step == 1000)
             numbers |= {"train/gini_embedding": end, "train/gini_logits": end}
@@ -62,24 +63,32 @@ def test_a_cosine_that_rounds_to_zero_has_no_sign():
 
 def test_claims_are_those_of_the_figures():
     held = claims([made_up(), made_up()])
-    assert [claim.holds for claim in held] == [True] * 5
+    assert [claim.holds for claim in held] == [True] * 6
     assert [claim.measured for claim in held] == [
         "2 of 2 seeds",
         "0.10 to 0.10 over 2 seeds; median 0.10",
         "+0.20 to +0.20 over 2 seeds; with weight decay +0.50 to +0.50 over 2 seeds",
         "+0.20 to +0.20 over 2 seeds; with weight decay +0.50 to +0.50 over 2 seeds",
+        "1.00 to 1.00 over 2 seeds; 1.00 to 1.00 over 2 seeds",
         "10.00 to 10.00 over 2 seeds; median 10.00",
     ]
     swapped = dict(zip(GROKKED, (1000, 100, 100, 1000), strict=True))
     failed = claims([made_up(swapped, risen=0.3)])
-    assert [claim.holds for claim in failed] == [True, False, False, False, False]
+    assert [claim.holds for claim in failed] == [True, False, False, False, True, False]
+
+
+@pytest.mark.parametrize("follows", [0.0, -0.5])
+def test_alignment_that_stays_or_goes_the_other_way_is_in_no_accordance(follows):
+    claim = claims([made_up(), made_up(follows=follows)])[4]
+    assert not claim.holds
+    assert claim.measured.startswith(f"{-1.0 if follows else 0.0:.2f} to 1.00 over 2 seeds; ")
 
 
 def test_a_network_that_never_groks():
     never = made_up(GROKKED | {("learned", "weight decay"): None, ("fixed", "GrokAlign"): None})
     # Of two seeds each claim is about the one that speaks against it.
-    assert [claim.holds for claim in claims([never, made_up()])] == [False, False, True, True, False]
-    assert [claim.holds for claim in claims([never])][1:] == [False, True, True, False]
+    assert [claim.holds for claim in claims([never, made_up()])] == [False, False, True, True, False, False]
+    assert [claim.holds for claim in claims([never])][1:] == [False, True, True, False, False]
     assert claims([never])[1].measured == "weight decay never groks in 1 of 1"
     faster = made_up(GROKKED | {("fixed", "GrokAlign"): 10})
     assert claims([faster, made_up()])[-1].measured == "10.00 to 100.00 over 2 seeds; median 10.00"
