@@ -21,7 +21,7 @@ from gnomon_lab.papers.agop_collapse.deep_rfm.page import STAGES, claims, figure
 from gnomon_lab.runs import Run
 from gnomon_lab.settings import Count, Device, Settings, among, at_least, between
 
-DATA, FEATURES = ("mnist", "cifar10"), ("relu", "cosine")
+DATA, FEATURES = ("mnist", "cifar10", "svhn"), ("relu", "cosine")
 KERNELS: dict[str, Kernel] = {"laplace": LaplaceKernel(2.0), "gaussian": GaussianKernel(2.0)}
 """With the paper's bandwidth."""
 Arm = Annotated[str, among(*map(" ".join, itertools.product(DATA, KERNELS, FEATURES)))]
@@ -39,7 +39,7 @@ class Config(Settings):
     """The setting of figures 1 and 3 to 6."""
 
     arms: tuple[Arm, ...] = ("mnist gaussian relu", "cifar10 laplace relu", "mnist laplace cosine")
-    """Each on mnist or cifar10, with a laplace or gaussian kernel, and relu or cosine features."""
+    """Each on mnist, cifar10 or svhn, with a laplace or gaussian kernel, and relu or cosine features."""
     samples: Annotated[int, between(100, 50_000)] = 2000
     """Number of training images; the first ones are used."""
     test: Annotated[int, between(1, 10_000)] = 1000
@@ -58,13 +58,16 @@ class Config(Settings):
 
 SMALL = Config()
 PAPER = Config(
-    arms=("cifar10 laplace cosine", "mnist gaussian relu", "cifar10 laplace relu", "mnist laplace cosine"),
+    arms=(
+        "cifar10 laplace cosine", "mnist gaussian relu", "cifar10 laplace relu", "mnist laplace cosine",
+        "svhn laplace relu", "svhn laplace cosine",
+    ),
     samples=50_000,
     test=10_000,
     depth=19,
     cosine_width=4096,
     device="cuda",
-)
+)  # fmt: skip
 OTHERS = (replace(PAPER, device="cpu"),)
 
 
