@@ -72,6 +72,27 @@ def test_distances_shrink_by_the_rate_down_to_nothing(kernel_ridge, feature_ridg
     assert rfm.fixed_point() == 1
 
 
+@pytest.mark.parametrize("kernel_ridge", [0.02, 0.05, 0.3])
+def test_without_nonlinear_features_nothing_collapses_after_the_first_layer(kernel_ridge):
+    """Section 4.2's reason for a nonlinear activation: λ_Φ = 0 keeps what differs within classes."""
+    rfm = LinearDeepRFM(GRAM, LABELS, kernel_ridge=kernel_ridge, feature_ridge=0.0)
+    factors = rfm.run(200).factors
+    for factor, expected in zip(factors[:5], plain(rfm, 5), strict=True):
+        torch.testing.assert_close(factor @ factor.mT, expected)
+    within = [apart_within_classes(factor) for factor in factors]
+    assert within[0] > 0.05
+    torch.testing.assert_close(torch.stack(within), within[0].expand(200), rtol=1e-9, atol=0)
+    torch.testing.assert_close(rfm.rate(), 1.0)
+    little = LinearDeepRFM(GRAM, LABELS, kernel_ridge=kernel_ridge, feature_ridge=1.0).run(200).factors
+    assert apart_within_classes(little[-1]) < 1e-12
+
+
+def apart_within_classes(factor):
+    """The sine between the range of the Gram matrix and that of the labels."""
+    of_gram, of_labels = (torch.linalg.qr(matrix).Q for matrix in (factor, TARGET))
+    return torch.linalg.matrix_norm(of_gram - of_labels @ (of_labels.mT @ of_gram), 2)
+
+
 def test_one_sample_per_class_has_no_deviations_within_classes():
     gram = torch.eye(4, dtype=torch.float64) + 0.1
     rfm = LinearDeepRFM(gram, torch.arange(4), kernel_ridge=0.3, feature_ridge=0.3)
@@ -120,6 +141,9 @@ def test_the_numbers_of_the_errata():
     assert round(rfm(5).rate(), 3) == 0.817
     assert rfm(5).run(100).distance[-1] < 5e-8
     assert round(rfm(20).run(100).distance[-1].item(), 1) == 49.6
+    linear = LinearDeepRFM(gram, labels, kernel_ridge=0.05, feature_ridge=0.0).run(100).distance
+    assert [round(linear[layer].item(), 1) for layer in (0, 9, 99)] == [22.0, 16.0, 16.0]
+    assert rfm(0.0).run(1).distance[0] < 1e-11
 
 
 @pytest.mark.parametrize("scaling", ["exact", "printed"])
@@ -258,12 +282,20 @@ def test_bad_input_is_named():
         LinearDeepRFM(GRAM[:0, :0], LABELS[:0], **good)
     with pytest.raises(RangeError, match=r"gram\): expected finite numbers, got nan"):
         LinearDeepRFM(GRAM * math.nan, LABELS, **good)
-    wrong = "kernel_ridge finite and at least 0, got -1; feature_ridge finite and above 0, got 0; scaling"
+    wrong = (
+        "kernel_ridge finite and at least 0, got -1; feature_ridge finite and at least 0, above 0 .*, got 0; scaling"
+    )
     with pytest.raises(RangeError, match=wrong):
         LinearDeepRFM(GRAM, LABELS, kernel_ridge=-1, feature_ridge=0, scaling="none")
     with pytest.raises(RangeError, match=r"sizes of classes equal, got \[13, 11, 12\]"):
         LinearDeepRFM(GRAM, torch.where(torch.arange(36) == 1, 0, LABELS), **good)
-    with pytest.raises(RangeError, match=r"printed kappa above 0 \(take a smaller kernel_ridge\), got -0.19"):
+    with pytest.raises(
+        RangeError, match=r"feature_ridge finite and at least 0, above 0 without a kernel_ridge, got 0\.0"
+    ):
+        LinearDeepRFM(GRAM, LABELS, kernel_ridge=0.0, feature_ridge=0.0)
+    with pytest.raises(RangeError, match=r"printed kappa above 0 .*, or a feature_ridge\), got -inf"):
+        LinearDeepRFM(GRAM, LABELS, kernel_ridge=0.1, feature_ridge=0.0, scaling="printed")
+    with pytest.raises(RangeError, match=r"printed kappa above 0 \(take a smaller kernel_ridge, .*\), got -0.19"):
         LinearDeepRFM(GRAM, LABELS, kernel_ridge=0.3, feature_ridge=1.0, scaling="printed")
     for depth in (0, 2.5, math.nan):
         with pytest.raises(

@@ -48,7 +48,9 @@ class LinearDeepRFM:
     by `rate` per layer, with no remainder. Where $\lambda_k$ is large the recursion has a second fixed point, a small
     multiple of $yy^\top$, and may converge to that. The paper's $\kappa = 1 - 2\lambda_k(1 + \lambda_\Phi^{-1})$,
     "printed", comes from an error in its use of lemma B.2; with it the limit is $g\,yy^\top$, also collapsed, but at a
-    distance of order $\lambda_k$. At $\lambda_k = 0$ both are 1, and one layer collapses any data.
+    distance of order $\lambda_k$. At $\lambda_k = 0$ both are 1, and one layer collapses any data. At
+    $\lambda_\Phi = 0$, without nonlinear features, the range of the Gram matrix stays that of the second layer: what
+    differs within classes there stays, and nothing collapses further.
 
     Source:
         Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, theorem 4.3, lemma B.2 and section B.1. Departs from it
@@ -58,7 +60,8 @@ class LinearDeepRFM:
             `kernel_ridge` is 0. All results are in its dtype, those of half precision in float32.
         labels: the classes, all equally frequent.
         kernel_ridge: $\lambda_k$, what the kernel adds to the diagonal; at least 0.
-        feature_ridge: $\lambda_\Phi$, what the random features add; above 0.
+        feature_ridge: $\lambda_\Phi$, what the random features add; at least 0, and above 0 where `kernel_ridge` is 0
+            or for "printed".
         scaling: $\kappa$, "exact" or "printed".
     Attributes:
         target: y, (n k).
@@ -104,13 +107,24 @@ class LinearDeepRFM:
             raise RangeError("labels", "whole numbers", labels.dtype, "Pass one class per sample.")
         classes, places, counts = torch.unique(labels, return_inverse=True, return_counts=True)
         self.samples = int(counts[0])
-        printed = 1 - 2 * kernel_ridge * (1 + 1 / feature_ridge) if feature_ridge > 0 else 1.0
+        printed = 1 - 2 * kernel_ridge * (1 + 1 / feature_ridge) if feature_ridge > 0 else -math.inf
+        least = "at least 0, above 0 without a kernel_ridge"
         _checks.settings(
             ("kernel_ridge", kernel_ridge, "finite and at least 0", 0 <= kernel_ridge < math.inf),
-            ("feature_ridge", feature_ridge, "finite and above 0", 0 < feature_ridge < math.inf),
+            (
+                "feature_ridge",
+                feature_ridge,
+                f"finite and {least}",
+                0 <= feature_ridge < math.inf and feature_ridge + kernel_ridge > 0,
+            ),
             ("scaling", scaling, "'exact' or 'printed'", scaling in ("exact", "printed")),
             ("sizes of classes", counts.tolist(), "equal", len(set(counts.tolist())) == 1),
-            ("printed kappa", printed, "above 0 (take a smaller kernel_ridge)", scaling != "printed" or printed > 0),
+            (
+                "printed kappa",
+                printed,
+                "above 0 (take a smaller kernel_ridge, or a feature_ridge)",
+                scaling != "printed" or printed > 0,
+            ),
         )
         self.gram = gram.to(single(gram.dtype), copy=True)
         _check_gram(self.gram.detach(), torch.finfo(gram.dtype).eps, kernel_ridge)
@@ -189,9 +203,9 @@ class LinearDeepRFM:
 
         The first is for deviations within classes, which mix the range of $yy^\top$ with its complement, and of which
         there are none at one sample per class; the second is for deviations between classes. For the exact $\kappa$ the
-        first is $\frac{\lambda_kN}{(N + \lambda_\Phi)(\lambda_\Phi + \lambda_k)}$, which is below 1 for all ridges, and
-        the second likewise for $\lambda_k(N - \lambda_\Phi) < (N + \lambda_\Phi)^2$; beyond that the fixed point is
-        repelling.
+        first is $\frac{\lambda_kN}{(N + \lambda_\Phi)(\lambda_\Phi + \lambda_k)}$, which is below 1 for all ridges but
+        $\lambda_\Phi = 0$, where it is 1; the second is below 1 for
+        $\lambda_k(N - \lambda_\Phi) < (N + \lambda_\Phi)^2$; beyond that the fixed point is repelling.
         """
         limit = self.fixed_point() * self.samples
         shifted = limit + self.feature_ridge + self.kernel_ridge
