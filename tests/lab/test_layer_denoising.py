@@ -99,11 +99,17 @@ def test_settings_are_the_paper_s():
         Config(model="cnn", epochs=0, device="tpu")
 
 
-def made_up(right=0.1, after=0.09, last=0.01, start=8.0):
-    """Records before training, half way and at the end: NC1 1 → right → after a layer, but `last` after the fifth."""
+def made_up(right=0.1, after=0.09, last=0.01, start=8.0, frames=(0.5, 0.05)):
+    """Records before training, half way and at the end: NC1 1 → right → after a layer, but `last` after the fifth.
+
+    NC2 goes from 2 to `frames` times that, behind the hidden layers and at the outputs; from the other frame, up.
+    """
     records = []
     for epoch, end in ((0, start), (50, start), (100, last)):
         places = {"nc1_input": [1.0] * 6, "nc1_right": [right] * 6, "nc1_after": [after] * 4 + [end] * 2}
+        hidden, outputs = frames if epoch == 100 else (1.0, 1.0)
+        places["nc2_etf_after"] = [2.0 + epoch] * 5 + [2.0 * outputs]
+        places["nc2_orthogonal_after"] = [2.0 * hidden] * 5 + [2.0 + epoch]
         records.append({"arm": "mlp mnist", "step": epoch, "loss": 0.5, **places})
     return records
 
@@ -127,7 +133,7 @@ def test_table_and_summary_are_of_the_end():
 
 
 def test_figures_show_the_places_and_both_parts_of_each_layer():
-    layers, end, parts = figures(made_up())
+    layers, end, parts, means = figures(made_up())
     assert [panel.title for panel in layers.panels] == [*(f"Layer {layer}" for layer in range(1, 6)), "Training loss"]
     assert [line.y[-1] for line in layers.panels[4].lines] == pytest.approx([0, -1, -2])
     assert layers.panels[0].lines[0].x == (0, 50, 100)
@@ -140,17 +146,26 @@ def test_figures_show_the_places_and_both_parts_of_each_layer():
     assert [line.label for line in weight.lines] == [f"layer {layer}" for layer in range(1, 6)]
     assert weight.lines[0].y == pytest.approx([-1] * 3)
     assert relu.lines[4].y[-1] == pytest.approx(-1)
+    simplex, orthogonal = means.panels
+    assert [line.label for line in simplex.lines] == [*(f"layer {layer}" for layer in range(1, 6)), "outputs"]
+    assert (simplex.lines[5].y, orthogonal.lines[0].y) == ((2.0, 2.0, 0.1), (2.0, 2.0, 1.0))
+    assert len({line.colour for line in simplex.lines}) == 6
 
 
 def test_claims_are_over_all_seeds_and_can_fail():
     def holds(**changed):
         return [claim.holds for claim in claims([made_up(after=0.1, last=0.1), made_up(**changed)])]
 
-    assert holds(after=0.1, last=0.1) == [True] * 4
+    assert holds(after=0.1, last=0.1) == [True] * 5
     assert holds(after=0.1, last=0.2, start=0.2)[0] is False
-    assert holds(right=0.5, after=0.2, last=0.2) == [True, False, False, False]
-    assert holds(after=0.1, last=0.001) == [True, True, False, False]
-    assert holds(after=1.0, last=1.0, right=1.0) == [True, False, False, True], "no layer collapses"
+    assert holds(right=0.5, after=0.2, last=0.2) == [True, False, False, False, True]
+    assert holds(after=0.1, last=0.001) == [True, True, False, False, True]
+    assert holds(after=1.0, last=1.0, right=1.0) == [True, False, False, True, True], "no layer collapses"
+    for frames in ((0.5, 0.2), (0.08, 0.05)):
+        assert holds(after=0.1, last=0.1, frames=frames) == [True] * 4 + [False]
+    assert claims([made_up(), made_up(frames=(0.25, 0.01))])[4].measured == (
+        "0.01 to 0.05 over 2 seeds; 0.25 to 0.5 over 2 seeds"
+    )
     assert claims([made_up(), made_up(right=0.2)])[1].measured == "57% to 81% over 2 seeds"
 
 
@@ -162,8 +177,8 @@ def test_smallest_variant_resumes_exactly(made, tmp_path):
         assert len(record["nc1_after"]) == 6, "five hidden layers and the readout"
         # What a layer puts out, the next is given.
         assert record["nc1_after"][:-1] == pytest.approx(record["nc1_input"][1:], rel=1e-5)
-    assert len(figures(records)) == 3
-    assert len(claims([records])) == 4
+    assert len(figures(records)) == 4
+    assert len(claims([records])) == 5
 
 
 @pytest.mark.parametrize("model", ["resnet", "vgg"])

@@ -29,6 +29,10 @@ from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, over_seeds
 
 PLACES = {"nc1_input": "Φ, the layer's input", "nc1_right": "SVᵀΦ", "nc1_after": "ReLU(USVᵀΦ), the layer's output"}
 """Where NC1 is measured, in the order in which a layer W = USVᵀ reaches these places."""
+FRAMES = {"nc2_etf_after": "a simplex", "nc2_orthogonal_after": "an orthogonal frame"}
+"""NC2 of the class means behind each layer, by the frame from which it is the distance; definition 3.1 has both."""
+STRONG = 0.1
+"""What is left of NC2 where its progress is strong, at most; the paper gives no number."""
 INTRODUCTION = """
 A network with five hidden layers learns to classify images. NC1, the variance within classes over the variance between
 them, falls from layer to layer. Each layer can lower it in two ways: its weight W = USVᵀ can shrink the differences
@@ -74,6 +78,12 @@ def by_relu(record: Record) -> list[float]:
     return [math.exp(-value) for value in fall(record, "nc1_right", "nc1_after")]
 
 
+def left(records: Sequence[Record]) -> list[float]:
+    """What training leaves of NC2 behind each layer, the readout included: of the frame that it approaches the more."""
+    start, end = records[0], records[-1]
+    return [min(end[frame][layer] / start[frame][layer] for frame in FRAMES) for layer in range(LAYERS + 1)]
+
+
 def table(records: Sequence[Record]) -> Cells:
     """NC1 through each layer at the end, and at the layer's output before training."""
     columns = ("", "NC1 of the input", "of SVᵀΦ", "of the output", "by SVᵀ", "by the ReLU", "output before training")
@@ -98,8 +108,8 @@ def summary(records: Sequence[Record]) -> str:
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:
-    """NC1 within each layer over training, at the end layer by layer, and what weight and ReLU do to it."""
-    return [layers(records), end(records), parts(records)]
+    """NC1 within each layer over training, at the end layer by layer, what weight and ReLU do to it, and NC2."""
+    return [layers(records), end(records), parts(records), means(records)]
 
 
 def layers(records: Sequence[Record]) -> Curves:
@@ -159,6 +169,26 @@ def parts(records: Sequence[Record]) -> Curves:
     )
 
 
+def means(records: Sequence[Record]) -> Curves:
+    """NC2 behind each layer over training, from both frames."""
+    epochs = tuple(float(record["step"]) for record in records)
+
+    def panel(frame: str, name: str) -> Panel:
+        readout = Line("outputs", epochs, tuple(record[frame][LAYERS] for record in records), colour=LAYERS)
+        lines = (*over_epochs(records, lambda record: record[frame]), readout)
+        return Panel(f"Distance of the class means from {name}", "Frobenius norm", lines)
+
+    return Curves(
+        "means",
+        f"NC2 from layer to layer, {described(records)}",
+        "Directions of the class means behind the ReLU of each hidden layer and at the network's outputs, centred for "
+        "the simplex: the distance of their inner products from those of the frame.",
+        "epoch",
+        tuple(panel(frame, name) for frame, name in FRAMES.items()),
+        log_x=False,
+    )
+
+
 def one_scale(unit: str, panels: Mapping[str, tuple[Line, ...]]) -> tuple[Panel, ...]:
     """The lines by title, as panels on one scale, so that they can be compared."""
     values = [value for lines in panels.values() for line in lines for value in line.y]
@@ -184,6 +214,8 @@ def claims(seeds: Seeds) -> list[Claim]:
     relu = [min(by_relu(record)) for record in ends]
     last = [records[-1]["nc1_after"][LAYERS - 1] / records[0]["nc1_after"][LAYERS - 1] for records in seeds]
     where = SOURCE + "section 5, figure 2"
+    *hidden, outputs = zip(*map(left, seeds), strict=True)
+    others = [min(values) for values in zip(*hidden, strict=True)]
     return [
         Claim("NC1 behind the last hidden layer falls in training", where, "below 1 times its start",
               over_seeds(last), max(last) < 1),
@@ -193,6 +225,9 @@ def claims(seeds: Seeds) -> list[Claim]:
               where, "share above 50%, the smallest", over_seeds(single, ".0%"), min(single) > 0.5),
         Claim("the ReLU does not directly reduce NC1, in any hidden layer",
               SOURCE + "section 5", "at least 1 times, the smallest", over_seeds(relu), min(relu) >= 1),
+        Claim("NC2 progresses strongly only in the very last layer: what is left of it there, and the least elsewhere",
+              SOURCE + "section 5", f"at most {STRONG:g} times there alone",
+              f"{over_seeds(outputs)}; {over_seeds(others)}", max(outputs) <= STRONG < min(others)),
     ]  # fmt: skip
 
 
