@@ -48,16 +48,18 @@ def test_a_method_that_the_paper_does_not_print_stands_without_its_numbers():
 
 def test_the_papers_own_numbers_meet_the_claims():
     found = claims([made_up()])
-    assert [claim.holds for claim in found] == [True] * 6
-    assert [claim.measured for claim in found[1::3]] == ["1.84 x", "3.05 x"]
+    assert [claim.holds for claim in found] == [True] * 8
+    assert [claim.measured for claim in found[1::4]] == ["1.84 x", "3.05 x"]
 
 
 def test_each_claim_fails_on_its_own_and_in_every_seed():
-    one_way = PRINTED | {("cross-entropy", "GrokAlign"): (0.9, -0.2, 0.9)}
-    weaker = PRINTED | {("cross-entropy", "GrokAlign"): (0.9, -0.30, 0.33)}
-    aligned = PRINTED | {("cross-entropy", "input noise"): (0.9, -0.4, 0.5)}
-    for place, cosines in enumerate((one_way, weaker, aligned)):
-        assert [claim.holds for claim in claims([made_up(cosines)])] == [i != place for i in range(6)]
+    one_way = PRINTED | {("cross-entropy", "GrokAlign"): (0.918, -0.2, 0.9)}
+    weaker = PRINTED | {("cross-entropy", "GrokAlign"): (0.918, -0.30, 0.33)}
+    aligned = PRINTED | {("cross-entropy", "input noise"): (0.88, -0.4, 0.5)}
+    less = PRINTED | {("cross-entropy", "input noise"): (0.918, -0.253, 0.274)}
+    for place, cosines in enumerate((one_way, weaker, aligned, less)):
+        assert [claim.holds for claim in claims([made_up(cosines)])] == [i != place for i in range(8)]
+    assert claims([made_up(), made_up(less)])[3].measured == "88.9%, 91.8%, 88.0%; 88.9%, 91.8%, 91.8%"
     mixed = claims([made_up(), made_up(one_way)])
     assert [claim.holds for claim in mixed[:3]] == [False, True, True]
     assert mixed[0].measured == "-0.254 / 0.283 to -0.509 / 0.478; -0.254 / 0.283 to -0.200 / 0.900"
@@ -71,5 +73,5 @@ def test_smallest_variant(tmp_path):
     run(config, records)
     _, rows = table(records.records())
     assert [row[0] for row in rows] == [f"{loss}, {method}" for loss in config.losses for method in METHODS]
-    assert len(claims([records.records()])) == 6
+    assert len(claims([records.records()])) == 8
     assert len(figures(records.records())) == 2
