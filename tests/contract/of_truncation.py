@@ -50,19 +50,25 @@ def signs(model, x, labels):
     """Unit by unit, sample by sample."""
     found = {name: [] for name in ("untruncated", "full")}
     share = {name: [] for name in ("untruncated", "partial", "full", "truncated")}
+    by_coordinate = []
     for place, layer in enumerate(model):
         if isinstance(layer, nn.ReLU):
             off = [[bool(z <= 0) for z in row] for row in model[:place](x)]
             sectors = {"untruncated": [not any(row) for row in off], "full": [all(row) for row in off]}
             sectors["partial"] = [any(row) and not all(row) for row in off]
             sectors["truncated"] = [sum(row) / len(row) for row in off]
+            classes = range(int(labels.max()) + 1)
+            own = [[row for row, label in zip(off, labels.tolist(), strict=True) if label == c] for c in classes]
+            counts = [[sum(column) / len(rows) for column in zip(*rows, strict=True)] for rows in own]
+            by_coordinate.append(torch.tensor(counts, dtype=torch.float64))
             for name, column in found.items():
                 column.append(torch.tensor(sectors[name]))
             for name, column in share.items():
                 values = torch.tensor(sectors[name], dtype=torch.float64)
                 column.append(torch.stack([values[labels == c].mean() for c in range(int(labels.max()) + 1)]))
     found |= {f"{name}_share": column for name, column in share.items()}
-    return {name: torch.stack(column) for name, column in found.items()}
+    stacked = {name: torch.stack(column) for name, column in found.items()}
+    return stacked | {"coordinate_share": tuple(by_coordinate)}
 
 
 def cumulative(s):

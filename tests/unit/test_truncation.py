@@ -351,6 +351,21 @@ def test_sectors_by_signs_are_those_of_the_truncated_inputs(widths, seed):
     torch.testing.assert_close(total, torch.ones_like(total))
 
 
+def test_coordinate_shares_are_the_rates_at_which_the_effective_flow_moves_a_bias():
+    """(3.39) with (3.42): the layer's bias moves by these shares of the way to the target."""
+    points, target, rotation, beta = normal(40, 3), normal(3, seed=1), orthogonal(3), 0.3 * normal(3, seed=2)
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2)).double()
+    model[0].weight.data, model[0].bias.data = rotation, rotation @ beta
+    labels = torch.tensor([0, 1]).repeat_interleave(20)
+    sectors = truncation_sectors(model, points, labels)
+    (share,) = sectors.coordinate_share
+    assert share.shape == (2, 3)
+    torch.testing.assert_close(share.mean(1), sectors.truncated_share[0])
+    for label in range(2):
+        velocity, _ = gnomon.TruncationFlow(points[labels == label], target).velocity_at(beta, rotation)
+        torch.testing.assert_close(velocity, -rotation.mT @ share[label].diag() @ rotation @ (beta + target))
+
+
 def test_a_diverged_network_is_not_untruncated():
     model = nn.Sequential(nn.Linear(2, 1), nn.ReLU(), nn.Linear(1, 2))
     model[0].weight.data.fill_(torch.nan)

@@ -29,6 +29,9 @@ class TruncationSectors:
         partial_share: the share of each class in neither.
         full_share: the share of each class in the negative sector.
         truncated_share: the share of coordinates that are truncated, the mean over each class.
+        coordinate_share: for each layer the share of each class that is truncated in each coordinate: for class
+            $\ell$ in layer $\ell$ the diagonal of $J_0^{(\ell)\perp}$, which are the rates at which the flow moves the
+            bias where each layer truncates its own class alone.
     """
 
     untruncated: Bool[Tensor, "l n"]
@@ -37,6 +40,7 @@ class TruncationSectors:
     partial_share: Float[Tensor, "l k"]
     full_share: Float[Tensor, "l k"]
     truncated_share: Float[Tensor, "l k"]
+    coordinate_share: tuple[Float[Tensor, "k _"], ...]
 
     @property
     def cluster_separated(self) -> Bool[Tensor, ""]:
@@ -70,7 +74,7 @@ def truncation_sectors(
     weight is inverted, and any widths and weights will do.
 
     Source:
-        Chen, arXiv:2501.07400, definition 2.1; coordinates by eq. (3.43). Departs from it in that "partially
+        Chen, arXiv:2501.07400, definition 2.1; coordinates by eqs. (3.42), (3.43). Departs from it in that "partially
         truncated" leaves out the fully truncated (docs/errata.md).
     Args:
         model: alternating linear layers and ReLUs, as built by `gnomon.models.mlp`.
@@ -107,13 +111,14 @@ def truncation_sectors(
     untruncated = torch.stack([~cut.any(1) for cut in truncated])
     full = torch.stack([cut.all(1) for cut in truncated])
     dtype = single(x.dtype)
-    coordinates = torch.stack([cut.to(dtype).mean(1) for cut in truncated])
-    indicators = torch.stack([untruncated, ~untruncated & ~full, full]).to(dtype)
-    rows = torch.cat([*indicators, coordinates]).mT
+    indicators = torch.cat([untruncated, ~untruncated & ~full, full])
+    rows = torch.cat([indicators.mT, *truncated], 1).to(dtype)
     empty = ClassMoments.none(k, rows[:0].double())
     counts, means, _ = further(empty.counts, empty.means, rows, labels.long())
     _checks.every_class(counts)
-    return TruncationSectors(untruncated, full, *means.to(dtype).mT.reshape(4, hidden, k))
+    sectors, *by_coordinate = means.to(dtype).split([len(indicators), *(cut.shape[1] for cut in truncated)], 1)
+    share = torch.stack([part.mean(1) for part in by_coordinate])
+    return TruncationSectors(untruncated, full, *sectors.mT.reshape(3, hidden, k), share, tuple(by_coordinate))
 
 
 def _preactivations(layers: list[nn.Linear], features: Float[Tensor, "n q"]) -> Iterator[Float[Tensor, "n _"]]:
