@@ -1,5 +1,6 @@
 """Which samples each layer's ReLU cuts off: not at all, in part, or to one point."""
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -116,9 +117,13 @@ def truncation_sectors(
     empty = ClassMoments.none(k, rows[:0].double())
     counts, means, _ = further(empty.counts, empty.means, rows, labels.long())
     _checks.every_class(counts)
-    sectors, *by_coordinate = means.to(dtype).split([len(indicators), *(cut.shape[1] for cut in truncated)], 1)
-    share = torch.stack([part.mean(1) for part in by_coordinate])
-    return TruncationSectors(untruncated, full, *sectors.mT.reshape(3, hidden, k), share, tuple(by_coordinate))
+    means, ends = means.to(dtype), itertools.accumulate([len(indicators), *(cut.shape[1] for cut in truncated)])
+    in_sectors = means[:, : len(indicators)].mT.reshape(3, hidden, k)
+    by_coordinate = tuple(means[:, start:end] for start, end in itertools.pairwise(ends))
+    truncated_share = torch.stack([share.mean(1) for share in by_coordinate])
+    return TruncationSectors(
+        untruncated, full, in_sectors[0], in_sectors[1], in_sectors[2], truncated_share, by_coordinate
+    )
 
 
 def _preactivations(layers: list[nn.Linear], features: Float[Tensor, "n q"]) -> Iterator[Float[Tensor, "n _"]]:
