@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gnomon.errors import RangeError
-from gnomon_lab.papers.mse_collapse.central_path import (
+from gnomon_lab.papers.mse_collapse.central_path.run import (
     PAPER,
     SMALL,
     Config,
@@ -33,6 +33,7 @@ def made_up(arm=None, step=100, **change):
             record = {"arm": flow, "step": at, "omega": omega, "closed_form": omega, "proposition_2": omega,
                       "power_law": [value / ratio for value in omega], **still}  # fmt: skip
             record |= dict.fromkeys(("equinorm", "equiangularity", "maximal_equiangularity", "from_limit"), 1e-6)
+            record |= {"nc1": sum(value**-2 for value in omega), "self_duality": 1e-9, "disagreement": 0.0}
             records.append(record | (change if (flow, at) == (arm, step) else {}))
     return records
 
@@ -51,11 +52,12 @@ def test_table_summary_and_figures():
     assert ("orthogonal: integrated, points", (2.0,), (math.log10(101),)) in shown
     assert ("the paper's flow: integrated, points", (2.0,), (math.log10(1110),)) in shown
     assert ("the paper's flow: closed form", (1.0, 2.0), (math.log10(11), math.log10(101))) in shown
-    assert collapse.panels[3].lines[0].y == (-17.0, -17.0)
+    assert collapse.panels[6].lines[0].y == (-17.0, -17.0)
+    assert collapse.panels[0].lines[0].y[0] == pytest.approx(math.log10(2 / 121))
 
 
 def test_claims_hold_for_what_the_paper_says():
-    assert [claim.holds for claim in claims([made_up()])] == [True] * 8
+    assert [claim.holds for claim in claims([made_up()])] == [True] * 12
 
 
 @pytest.mark.parametrize(
@@ -70,6 +72,10 @@ def test_claims_hold_for_what_the_paper_says():
         (0, 10, {"turned": 1e-7}, [6]),
         (1, 100, {"from_limit": 1e-3}, [7]),
         (0, 100, {"equiangularity": 1e-3}, [7]),
+        (0, 10, {"nc1": 2.001 / 11**2}, [8]),
+        (1, 100, {"nc1": 0.1}, [8, 9]),
+        (0, 100, {"self_duality": 1e-3}, [10]),
+        (1, 100, {"disagreement": 0.1}, [11]),
     ],
     ids=str,
 )
@@ -81,7 +87,8 @@ def test_each_claim_fails_where_it_does_not_hold(arm, step, change, failing):
 
 def test_singular_values_that_are_not_equal_fail_and_say_by_how_much():
     apart = [101.0, 100.9]
-    found = claims([made_up(ARMS[1], omega=apart, closed_form=apart, proposition_2=apart)])
+    variability = sum(value**-2 for value in apart)
+    found = claims([made_up(ARMS[1], omega=apart, closed_form=apart, proposition_2=apart, nc1=variability)])
     assert [place for place, claim in enumerate(found) if not claim.holds] == [5]
     assert (found[5].expected, found[5].measured) == ("at most 1e-05", "0.000991")
     assert found[4].measured == "0.00089, less; the closed form itself 0.00089"
@@ -89,7 +96,7 @@ def test_singular_values_that_are_not_equal_fail_and_say_by_how_much():
 
 def test_the_paper_s_flow_is_reported_as_leaving_proposition_2():
     found = claims([made_up(ARMS[1], proposition_2=[1.0, 1.0])])
-    assert [claim.holds for claim in found] == [True, False] + [True] * 6
+    assert [claim.holds for claim in found] == [True, False] + [True] * 10
     assert (found[1].expected, found[1].measured) == ("at most 1e-08", "100")
 
 

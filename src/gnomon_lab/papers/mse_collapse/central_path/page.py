@@ -1,24 +1,16 @@
-"""central-path: free features flow into neural collapse, each of two flows along its closed form (proposition 2)."""
+"""central-path's page: its table, figures and claims, from its records."""
 
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import truediv
-from typing import Annotated
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
-
-from gnomon import CentralPath, CentralPathFlow, equiangularity, equinorm, maximal_equiangularity, snr_growth
+from gnomon import equiangularity, equinorm, maximal_equiangularity
 from gnomon.dynamics import Projection
-from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Line, Panel
-from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import arms_of
-from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, at_most, over_seeds
-from gnomon_lab.settings import Count, Range, Settings, between
+from gnomon_lab.runs import Cells, Claim, Record, Seeds, at_most, over_seeds
 
 NAMES: dict[Projection, str] = {"orthogonal": "orthogonal", "renormalised": "the paper's flow"}
 """The projections of the gradient, the one that proposition 2 holds for and the one that the paper defines, by name."""
@@ -32,86 +24,6 @@ TOLERANCE = 1e-8
 RATIO, SPREAD = 1e-3, 1e-5
 """What the closed forms leave at t = 2.5e5 C²N, after which every setting ends (docs/experiments/central-path.md)."""
 SOURCE = "Han, Papyan, Donoho, arXiv:2106.02073, "
-INTRODUCTION = """
-On the central path features move freely, under a classifier that is the least-squares one at every moment. The paper
-renormalises them continuously, so that the within-class covariance stays the identity, and solves the flow: the
-singular values ω of the class means, which are the signal-to-noise ratio, grow without bound and become equal, and the
-class means become a simplex. This is neural collapse.
-
-Two flows start here from the same random features. They differ in how the gradient is projected onto features with
-identity within-class covariance. Proposition 2 is the law of the orthogonal projection. The projection that the paper
-defines, a gradient step followed by renormalisation, is a different one, with a law of its own: its ω grow much faster.
-By their closed forms both flows end in neural collapse.
-"""
-
-SIZE = Range(
-    "C and N of at least 2 and C - 1 dimensions or more",
-    lambda size, _: min(size[:2]) >= 2 and size[2] >= size[0] - 1,
-)
-
-
-@dataclass(frozen=True)
-class Config(Settings):
-    """The setting of the central path."""
-
-    sizes: tuple[Annotated[tuple[int, int, int], SIZE], ...] = ((3, 10, 4), (5, 20, 16), (10, 100, 64))
-    """Classes C, samples N per class, and dimensions of the features, C - 1 or more."""
-    decades: Annotated[int, between(1, 12)] = 10
-    """The flows end at time 10 to this power."""
-    readings: Count = 4
-    """Readings in each factor of ten of the time."""
-
-
-SMALL = Config()
-PAPER = Config(sizes=((3, 10, 4), (5, 20, 16), (10, 100, 64), (10, 500, 64), (100, 20, 128)), decades=12)
-
-
-def run(config: Config, run: Run) -> None:
-    """Integrates both flows of every size, from the same features."""
-    powers = range(config.decades * config.readings + 1)
-    times = sorted({0, *(round(10 ** (power / config.readings)) for power in powers)})
-    for size, projection in itertools.product(config.sizes, FLOWS):
-        integrate(run, size, projection, torch.tensor(times, dtype=torch.float64))
-
-
-def integrate(run: Run, size: tuple[int, int, int], projection: Projection, times: Float[Tensor, "t"]) -> None:
-    """One flow, with its closed form and proposition 2 next to it; if it is stopped, it starts over."""
-    generator = torch.Generator().manual_seed(run.seed)
-    path = CentralPath(torch.randn(*size, dtype=torch.float64, generator=generator), projection=projection)
-    for _ in run.steps(f"{'x'.join(map(str, size))} {projection}", 0, generator=generator):
-        flow = path.flow(times)
-        run.require_finite(loss=flow.loss)
-        series = {
-            "omega": flow.singular_values,
-            "closed_form": path.closed_form(times),
-            "proposition_2": snr_growth(flow.singular_values[0], times, *size[:2]),
-            "power_law": path.asymptote(times)[:, None].expand_as(flow.singular_values),
-            "turned": turned(flow.snr),
-            "from_limit": from_limit(flow, path.limit()),
-            "loss": flow.loss,
-            "drift": flow.drift,
-        }
-        for at, time in enumerate(times.tolist()):
-            simplex = {measure.__name__: float(measure(flow.snr[at].mT)) for measure in SIMPLEX}
-            run.record(int(time), **{name: values[at].tolist() for name, values in series.items()}, **simplex)
-
-
-def turned(snr: Float[Tensor, "t p k"]) -> Float[Tensor, "t"]:
-    """The largest sine between the image of a right singular vector of the first ratio and its left counterpart.
-
-    Zero exactly where both are still singular vectors, since the columns sum to zero. The singular vectors of later
-    ratios cannot be compared with the first ones, since all singular values become equal.
-    """
-    left, _, right = torch.linalg.svd(snr[0], full_matrices=False)
-    rank = snr.shape[2] - 1
-    partners, images = left[:, :rank], snr @ right[:rank].mT
-    across = images - partners * (partners * images).sum(1, keepdim=True)
-    return (across.norm(dim=1) / images.norm(dim=1)).amax(1)
-
-
-def from_limit(flow: CentralPathFlow, limit: Float[Tensor, "p k"]) -> Float[Tensor, "t"]:
-    """Equation 10: the spectral distance of the ratios, over their largest singular values, from the limit."""
-    return torch.linalg.matrix_norm(flow.snr / flow.singular_values[:, :1, None] - limit, 2)
 
 
 def off(record: Record, law: str, name: str = "omega") -> float:
@@ -127,6 +39,11 @@ def spread(record: Record, name: str = "omega") -> float:
 def apart(record: Record) -> float:
     """How far the class means are from a simplex: the largest of its three measures and the distance from the limit."""
     return max(record["from_limit"], *(record[measure.__name__] for measure in SIMPLEX))
+
+
+def variability_off(record: Record) -> float:
+    """The relative distance of NC1 from the sum of 1/ω²."""
+    return abs(record["nc1"] / sum(value**-2 for value in record["omega"]) - 1)
 
 
 def table(records: Sequence[Record]) -> Cells:
@@ -194,20 +111,24 @@ def growth(flows: Seeds) -> Curves:
 
 
 def collapse(flows: Seeds) -> Curves:
-    """The class means becoming a simplex, the singular vectors staying, and the loss."""
+    """NC1 to NC4, the singular vectors staying, and the loss."""
     size = flows[0][0]["arm"].split()[0]
     panels = (
+        ("NC1: variability within classes", "log₁₀", lambda r: decimal(r["nc1"])),
         ("Equinorm of the class means", "log₁₀", lambda r: decimal(r["equinorm"])),
         ("Equiangularity", "log₁₀", lambda r: decimal(r["equiangularity"])),
         ("Maximal equiangularity", "log₁₀", lambda r: decimal(r["maximal_equiangularity"])),
+        ("NC3: distance from self-duality", "log₁₀", lambda r: decimal(r["self_duality"])),
+        ("NC4: disagreement with the nearest mean", "share of samples", lambda r: r["disagreement"]),
         ("How far the singular vectors have turned", "log₁₀ of the sine", lambda r: decimal(r["turned"])),
         ("Loss of the least-squares classifier", "log₁₀", lambda r: decimal(r["loss"])),
     )
     return Curves(
         f"collapse-{size}",
         f"Both flows and neural collapse: {described(size)}",
-        "How far the class means are from a simplex, in three measures; how far the singular vectors are from those of "
-        "the start; and the loss, which by the theory falls with 1 / ω².",
+        "NC1; how far the class means are from a simplex, in three measures; NC3 and NC4 of the least-squares "
+        "classifier; how far the singular vectors are from those of the start; and the loss, which by the theory falls "
+        "with 1 / ω².",
         "log₁₀ t",
         tuple(Panel(title, unit, both(flows, "integrated", value)) for title, unit, value in panels),
         log_x=False,
@@ -278,7 +199,13 @@ def claims(seeds: Seeds) -> list[Claim]:
               lambda arm: max(record["turned"] for record in arm)),
         claim("both flows: the class means become the simplex of equation 10: its three measures, the distance from it",
               "corollary 2", FLOWS, 4 * SPREAD, lambda arm: apart(arm[-1])),
+        claim("both flows: NC1 is the sum of 1 / ω²: relative distance",
+              "appendix D.6, as corrected in docs/errata.md", FLOWS, TOLERANCE,
+              lambda arm: max(map(variability_off, arm))),
+        claim("both flows: variability within classes vanishes: NC1", "corollary 2", FLOWS, RATIO,
+              lambda arm: arm[-1]["nc1"]),
+        claim("both flows: the least-squares classifier becomes self-dual: squared distance, NC3", "corollary 2", FLOWS,
+              SPREAD, lambda arm: arm[-1]["self_duality"]),
+        claim("both flows: it chooses the nearest class mean: share of samples for which not, NC4", "corollary 2",
+              FLOWS, 0, lambda arm: arm[-1]["disagreement"]),
     ]  # fmt: skip
-
-
-EXPERIMENT = Experiment(EXPERIMENTS["central-path"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims)
