@@ -360,7 +360,7 @@ COMPILED = {
 
 
 @pytest.mark.unchecked
-@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.torch.jit")
 @pytest.mark.parametrize("way", COMPILED)
 def test_what_is_compiled_runs_as_it_was_written(way):
     model, x = zoo("mlp")
@@ -480,8 +480,7 @@ def test_samples_that_are_numbers():
 
 
 @pytest.mark.unchecked
-@pytest.mark.skipif(torch.__version__ < (2, 9), reason="torch 2.8 refuses it too, in words about its own code")
-@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.torch.jit")
 def test_a_step_that_is_compiled_whole_is_refused():
     model, x = zoo("mlp")
     step = torch.compile(lambda x: GrokAlign(1.0).logits_and_penalty(model, x)[1], backend="aot_eager")

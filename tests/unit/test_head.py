@@ -303,7 +303,7 @@ def test_a_layer_beside_the_head_that_was_named_is_refused():
     assert first == Probe(model, (X, LABELS), [self_duality], head="heads.0").read()
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.torch.jit")
 def test_layers_that_torch_jit_compiled_are_passed_over_and_named():
     model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, CLASSES)).double()
     partly = nn.Sequential(torch.jit.script(model[:2]), model[2])

@@ -16,7 +16,7 @@ from tests.contract.of_kernel import gradients
 from tests.zoo import BUILDERS, zoo
 
 # torch's forward mode compiles its decompositions when it is first used.
-pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 
 
 def plain(model, x, x2):

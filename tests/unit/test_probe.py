@@ -147,7 +147,7 @@ def test_the_budget_is_kept_by_reading_less_often(monkeypatch):
     assert all(unlimited(step) for step in range(5))
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")  # torch.compile's own
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated")  # torch.compile's own
 def test_a_wrapped_network_is_read_inside():
     model, x = zoo("mlp")
     plain = Probe(model, x, [explained_variance_ratio]).read().values["explained_variance_ratio"]

@@ -97,7 +97,7 @@ def test_autocast_of_the_loop_does_not_reach_the_reading():
         assert model(X).dtype == torch.bfloat16
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")  # torch.compile's own
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated")  # torch.compile's own
 @pytest.mark.parametrize("in_place", [True, False])
 def test_a_compiled_part_is_read_uncompiled(in_place):
     """What is compiled cannot be differentiated twice, and calls no hooks."""

@@ -694,7 +694,7 @@ def test_functions_that_are_not_are_named_with_their_line(form, named):
     [
         (lambda m, x: x - x.mean(0, keepdim=True), "outputs that change with the samples beside"),
         (lambda m, x: x / x.size(0), "outputs that change with the samples beside"),
-        (lambda m, x: x.view(1, -1), "a network that does not take two samples: mat1 and mat2"),
+        (lambda m, x: x.view(1, -1), "a network that does not take two samples: .*mat1 and mat2"),
         (lambda m, x: x[:1], r"a network that does not take two samples: .*outputs of shape \(2, c\)"),
     ],
 )
@@ -776,7 +776,7 @@ def test_a_network_of_many_outputs_by_name_is_an_error():
         slice_regions(Named(), FLAT, SQUARE)
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.torch.jit")
 def test_boxes_as_lists_and_compiled_networks_are_taken():
     model = mlp((2, 6, 2), generator=torch.Generator().manual_seed(0)).eval()
     wanted = slice_regions(model, FLAT, SQUARE)

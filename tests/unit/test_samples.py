@@ -440,7 +440,7 @@ def test_samples_without_labels_may_be_splits(data):
     assert [*Probe(Masked(), data, [jacobian_norm]).read().values] == [f"{name}/jacobian_norm" for name in data]
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.trace:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.torch.jit")
 def test_a_traced_network_that_names_no_arguments_is_refused_as_traced():
     with pytest.raises(UnsupportedModuleError, match=r"got a part that torch\.jit compiled"):
         Probe(torch.jit.trace(network(), X), {"one": X, "other": X}, [jacobian_norm])

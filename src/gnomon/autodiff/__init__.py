@@ -19,7 +19,7 @@ from gnomon.autodiff._parameter_jacobian import trainable
 from gnomon.autodiff._positions import IGNORED, Places, Positions, at_positions
 from gnomon.autodiff._replacing import replacing
 from gnomon.autodiff._replicas import Replicas
-from gnomon.autodiff._run import Model, outputs_of, recorded
+from gnomon.autodiff._run import Model, compiling, outputs_of, recorded
 from gnomon.autodiff._tape import Call, Tape, forward
 from gnomon.autodiff._weight_path import by_patches, show_layers, weight_path, with_weight
 from gnomon.autodiff._zeros import spare_zeros
@@ -45,6 +45,7 @@ __all__ = [
     "by_patches",
     "centroid_velocity",
     "chunk_size",
+    "compiling",
     "entrance_weight",
     "features",
     "forward",

@@ -79,6 +79,13 @@ def uncompiled() -> Iterator[None]:
         yield
 
 
+def compiling() -> bool:
+    """Whether a function that calls this is compiled, or was to be, and runs as it was written since that failed."""
+    if torch.compiler.is_compiling():
+        return True
+    return "torch._dynamo" in sys.modules and callable(torch._C._dynamo.eval_frame.get_eval_frame_callback())
+
+
 @contextmanager
 def without_checkpoints() -> Iterator[None]:
     """Inside, checkpoints that are not reentrant keep what they would compute again in each backward pass.

@@ -15,6 +15,7 @@ from gnomon._precision import outside_inference
 from gnomon.autodiff import (
     Model,
     Tape,
+    compiling,
     forward,
     no_batch_statistics,
     outputs_of,
@@ -275,7 +276,7 @@ class GrokAlign:
 
 
 def _require(model: Model, x: Tensor) -> None:
-    if torch.compiler.is_compiling():
+    if compiling():
         raise UnsupportedModuleError(
             "model", "a call outside torch.compile", "one inside", "Compile the network alone."
         )

@@ -45,6 +45,8 @@ def stablemax_cross_entropy(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n
     """
     _checks.outputs(logits, labels)
     z = logits.double()
-    # Each branch gets only its own inputs: an infinity in the other would make the gradient NaN.
-    scores = torch.where(z < 0, -torch.log1p(-z.clamp(max=0)), torch.log1p(z.clamp(min=0)))
+    # Each branch gets only its own inputs: an infinity in the other would make the gradient NaN. Not by `clamp`, whose
+    # gradient at its bound depends on torch's version, and logits of exactly 0 are where a network may start.
+    below = z < 0
+    scores = torch.where(below, -torch.log1p(-torch.where(below, z, 0)), torch.log1p(torch.where(below, 0, z)))
     return cross_entropy(scores, labels.long()).to(logits.dtype)
