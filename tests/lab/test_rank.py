@@ -54,6 +54,13 @@ def test_claims_hold_in_every_seed_or_not_at_all():
     assert both[5].measured.startswith("1,000 to never over 2 seeds")
 
 
+def test_half_its_way_is_from_the_arm_s_own_start_and_the_limit_itself_is_near_one():
+    own = PC1 | {"mse GrokAlign": (0.6, 0.7, 0.79, 0.9)}  # half way at 0.8, from 0.3 it would be at 0.65
+    found = claims([made_up(own)])
+    assert [claim.holds for claim in found] == [True, True, False, True, False, True]
+    assert found[4].measured == "1,000 / 100"
+
+
 def test_settings_are_checked_together():
     with pytest.raises(
         RangeError, match=r"losses one or more among .* got \(\); coefficient finite and at least 0, got -1"

@@ -72,6 +72,30 @@ def test_claims_fail_where_they_should():
     assert holds(made_up(), made_up(ours=dict.fromkeys(WITH)))[5:] == [False] * 5
 
 
+def test_the_story_is_of_the_stages_that_were_reached_and_of_the_norm_up_to_robustness():
+    moved = made_up(alignment=(0.3, 0.31, 0.35, 0.36, 0.4, 0.4), norm=(0.2, 0.2, 0.4, 0.6, 0.7, 0.9))
+    expected = {"delay": 15, "first rise": 0.03, "second rise": 0.05, "peak": 3.5, "fall": 1.0}
+    torch.testing.assert_close(story(moved), expected)
+    assert holds(moved)[4] is False
+
+    def known(**missing):
+        return {name for name, value in story(made_up(base=REACHED | missing)).items() if value is not None}
+
+    assert known(train=None) == {"second rise", "peak", "fall"}
+    assert known(test=None) == {"peak", "fall"}
+    assert known(**{"noise 0.2": None}) == {"delay", "first rise"}
+
+
+def test_each_seed_has_to_be_much_sooner_and_who_is_robust_from_the_start_is_not_beaten():
+    late = made_up(ours=WITH | {"noise 0.4": 80})
+    assert holds(made_up(), late)[6] is False
+    assert claims([made_up(), late])[6].measured == "1 to 4 over 2 seeds"
+    at_once = made_up(base=REACHED | {"noise 0.4": 0})
+    assert (claims([at_once])[6].measured, holds(at_once)[6]) == ("0", False)
+    both = made_up(base=REACHED | {"noise 0.4": 80}, ours=WITH | {"noise 0.4": 0})
+    assert (claims([both])[6].measured, holds(both)[6]) == ("80", True)
+
+
 def test_table_summary_and_figures_tell_the_stages():
     columns, rows = table(made_up())
     assert {len(columns)} == {len(row) for row in rows}

@@ -155,7 +155,7 @@ def claims(seeds: Seeds) -> list[Claim]:
     fallen = [hidden(records) for records in seeds]
     return [
         Claim(
-            "a kernel machine groks modular addition: unseen sums that are right in the end",
+            "a kernel machine, its AGOP centred, groks modular addition: unseen sums that are right in the end",
             f"{SOURCE}, abstract",
             "at least 99 %",
             over_seeds(known, ".2%"),
@@ -169,8 +169,8 @@ def claims(seeds: Seeds) -> list[Claim]:
             min(trained) == 1 and max(untrained) <= 0.05,
         ),
         Claim(
-            "the AGOP becomes circulant before that shows: its deviation, over that of the first round, while at most "
-            "5 % of the unseen sums are known",
+            "the AGOP becomes circulant before that shows: its deviation, over that of the first round, in the last "
+            "round with at most 5 % of the unseen sums right",
             f"{SOURCE}, abstract",
             "at most 0.5",
             over_seeds(fallen, ".2f"),

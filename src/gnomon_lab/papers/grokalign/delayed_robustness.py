@@ -259,12 +259,12 @@ def claims(seeds: Seeds) -> list[Claim]:
     if len(gains) < len(seeds):
         measured.append(f"the rule never stopped {len(seeds) - len(gains)} of {len(seeds)} seeds")
     return [
-        claim("GrokAlign: PC1 is close to one", ends("GrokAlign", PC1), 0.9, ".3f"),
-        claim("GrokAlign: alignment rises", changes("GrokAlign", ALIGNMENT, first), 0.02, "+.3f"),
+        claim("GrokAlign: PC1 is close to one at the end", ends("GrokAlign", PC1), 0.9, ".3f"),
+        claim("GrokAlign: alignment rises from start to end", changes("GrokAlign", ALIGNMENT, first), 0.02, "+.3f"),
         claim("GrokAlign ends more aligned than weight decay", beyond(ALIGNMENT), 0.02, "+.3f"),
-        claim("GrokAlign: robust accuracy rises from the start", changes("GrokAlign", ROBUST, first), noise),
+        claim("GrokAlign: robust accuracy rises from start to end", changes("GrokAlign", ROBUST, first), noise),
         Claim(
-            "weight decay: robust accuracy declines from its highest",
+            "weight decay: robust accuracy declines from its highest to the end",
             SOURCE,
             f"at most {-noise:+.1%}",
             over_seeds(lost, "+.1%"),

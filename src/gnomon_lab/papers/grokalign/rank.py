@@ -179,9 +179,9 @@ def sooner(seeds: Seeds, loss: str) -> Claim:
         for arm in ARMS
     )
     return Claim(
-        f"{loss}: sooner with GrokAlign: steps until PC1 has gone half its way to one, GrokAlign / weight decay",
+        f"{loss}: sooner with GrokAlign: step from which on PC1 has gone half its way to one, GrokAlign / weight decay",
         SOURCE,
-        "fewer / more",
+        "the first below the second",
         f"{over_seeds(align, ',.0f')} / {over_seeds(decay, ',.0f')}".replace("inf", "never"),
         all(ours < base for ours, base in zip(align, decay, strict=True)),
     )

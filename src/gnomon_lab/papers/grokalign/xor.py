@@ -218,7 +218,10 @@ def story(records: Sequence[Record]) -> dict[str, float | None]:
 def sooner(records: Sequence[Record], stage: str) -> float | None:
     """How many times fewer steps GrokAlign takes; if weight decay never gets there, its last step counts."""
     base, ours = (stages(records, arm)[stage] for arm in ARMS)
-    return (base or last(records, BASE)["step"]) / ours if ours else None
+    if ours is None:
+        return None
+    steps: int = last(records, BASE)["step"] if base is None else base
+    return steps / max(ours, 1)  # a network that is there from the start is as soon as after one step
 
 
 def claims(seeds: Seeds) -> list[Claim]:

@@ -259,10 +259,10 @@ def claims(seeds: Seeds) -> list[Claim]:
         return Claim(message, "grok-digits", expected, over_seeds(values, ".1%"), holds)
 
     return [
-        claim("the baseline memorises: train accuracy", "baseline", SEEN, LEAST[SEEN], 1.0),
-        claim("the baseline does not generalise: test accuracy", "baseline", UNSEEN, 0.0, 0.6),
-        claim("GrokAlign fits the training digits: train accuracy", "GrokAlign", SEEN, LEAST[SEEN], 1.0),
-        claim("GrokAlign groks: test accuracy", "GrokAlign", UNSEEN, LEAST[UNSEEN], 1.0),
+        claim("the baseline memorises: train accuracy at the end", "baseline", SEEN, LEAST[SEEN], 1.0),
+        claim("the baseline does not generalise: test accuracy at the end", "baseline", UNSEEN, 0.0, 0.6),
+        claim("GrokAlign fits the training digits: train accuracy at the end", "GrokAlign", SEEN, LEAST[SEEN], 1.0),
+        claim("GrokAlign groks: test accuracy at the end", "GrokAlign", UNSEEN, LEAST[UNSEEN], 1.0),
     ]
 
 

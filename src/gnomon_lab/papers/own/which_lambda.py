@@ -283,7 +283,7 @@ def claims(seeds: Seeds) -> list[Claim]:
                 f"fewer networks arrive on {fewer} of {len(judged)} tasks"
             )
             message = f"λ by {rule}, its constant from other tasks, does nearly as well as the best λ"
-            expected = f"a median of at most {DEAR:g} x its steps, and as many arrive everywhere"
+            expected = f"a median of at most {DEAR:g} x its steps, of `usual` its error, and as many arrive everywhere"
             holds = bool(np.median(costs) <= DEAR and fewer == 0)
             made.append(Claim(message, "question of this project", expected, measured, holds))
     return made

@@ -144,7 +144,8 @@ def claims(seeds: Seeds) -> list[Claim]:
     rests = [(interval(records, "alignment").end or 0, interval(records, "inner").end or 0) for records in seeds]
     return [
         Claim(
-            "theorem 9's rate times the learning rate is the change of the inner product over a step: how far off",
+            "theorem 9's rate times the learning rate is the change of the inner product over a step: sum of the "
+            "distances over that of the changes",
             f"{SOURCE}, theorem 9 and figure 3",
             f"at most {PREDICTED:.0%}",
             over_seeds(theorem, ".2%"),
@@ -167,14 +168,14 @@ def claims(seeds: Seeds) -> list[Claim]:
         Claim(
             "the inner product leaves what a constant kernel gives no sooner than the kernel moves: the two steps",
             "docs/errata.md, in place of “a changing inner product implies a dynamic kernel”",
-            "the kernel's first",
+            "the kernel's no later",
             "; ".join(
                 f"kernel {words(k)[0]}, inner product {words(b)[0]}" for k, b in zip(kernels, beyonds, strict=True)
             ),
             all(k.moves and begins(k) <= begins(b) for k, b in zip(kernels, beyonds, strict=True)),
         ),
         Claim(
-            "the norm of the centroid increases during training: by which factor",
+            "the norm of the centroid increases during training: the last over the first",
             f"{SOURCE}, section 4.1",
             "above 1",
             over_seeds([norm[-1] / norm[0] for norm in norms], ".2f"),

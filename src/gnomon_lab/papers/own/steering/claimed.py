@@ -45,13 +45,13 @@ def compared(
 
 def faster(task: str, entrant: str, other: str, factor: float, message: str, source: str) -> Asked:
     """This many times fewer steps than another."""
-    expected = f"at least {factor:.3g} x"
+    expected = f"a median of at least {factor:.3g} x"
     return compared(task, entrant, other, message, source, expected, lambda found: found.value >= factor)
 
 
 def no_faster(task: str, entrant: str, factor: float, message: str, source: str) -> Asked:
     """Not this many times fewer steps than tuned weight decay."""
-    return compared(task, entrant, REFERENCE, message, source, f"below {factor:.3g} x",
+    return compared(task, entrant, REFERENCE, message, source, f"a median below {factor:.3g} x",
                     lambda found: found.value < factor and not found.bound)  # fmt: skip
 
 
@@ -77,7 +77,11 @@ def at_once(task: str, entrant: str, message: str, source: str) -> Asked:
         middle = statistics.median(delays)
         measured = "most never arrive" if math.isinf(middle) else f"{middle:.3g} x"
         return Claim(
-            f"{task}: {message}", source, f"at most {AT_ONCE:g} times the steps to fitting", measured, middle <= AT_ONCE
+            f"{task}: {message}",
+            source,
+            f"a median of at most {AT_ONCE:g} times the steps to fitting",
+            measured,
+            middle <= AT_ONCE,
         )
 
     return claim

@@ -199,9 +199,9 @@ def claims(seeds: Seeds) -> list[Claim]:
         *(rises(seeds, rung, name) for rung in (EFFECTIVE, TRAINING) for name in FOLLOWED),
         *(claim(f"{rung}: separated clusters contract to points, the loss to zero: what is left of either",
                 "abstract and section 1", NOTHING, left(rung)) for rung in (EFFECTIVE, TRAINING)),
-        claim("training, nothing truncated: the cumulative weights and biases rest: fastest entry",
+        claim("training, nothing truncated: the cumulative weights and biases rest: fastest entry at s = 0",
               "(9.6), of the standard loss", EXACT, moves("untruncated", "weight", "beta")),
-        claim("training, clusters collapsed: the cumulative weights rest: fastest entry",
+        claim("training, clusters collapsed: the cumulative weights rest: fastest entry at s = 0",
               "(8.4), of the standard loss", EXACT, moves("collapsed", "weight")),
     ]  # fmt: skip
 

@@ -159,14 +159,14 @@ def of_one(record: Record | None, words: str, way: str, source: str) -> list[Cla
             low > 0.5,
         ),
         Claim(
-            f"{words} leads: an alarm with one false in ten rings before half of the rise of unseen accuracy",
+            f"{words} leads: an alarm with at most one false in ten rings before half of the rise of unseen accuracy",
             source,
             "for most networks that generalise",
             f"for {alarms['in_time']:.0%} of {alarms['networks']}; {median}",
             alarms["in_time"] > 0.5,
         ),
         Claim(
-            f"{words} tells more than a validation split of a tenth, in families left out",
+            f"{words} tells more than a validation split of a tenth, in its better form, in families left out",
             "docs/experiments/corpus.md",
             "a difference of the AUROC above 0 in the whole interval",
             f"{beyond['value']:+.2f} ({beyond['low']:+.2f} to {beyond['high']:+.2f})",
