@@ -55,6 +55,17 @@ def test_each_claim_fails_on_its_own():
     assert claims([made_up(), worse[5]])[5].measured == "0.05 to 0.7 over 2 seeds against 0.6 to 0.6 over 2 seeds"
 
 
+def test_where_the_bounds_are_drawn():
+    def held(**change):
+        return [claim.holds for claim in claims([made_up(hold=HELD | change)])]
+
+    assert [held(**{"train/jacobian_norm": norm})[0] for norm in (4.5, 6.72, 6.73)] == [True, True, False]
+    assert claims([made_up()])[0].expected == "4.50 to 6.72"
+    assert claims([made_up(minimise=MINIMISED | {"test/accuracy": 0.85})])[2].holds
+    assert not held(**{"test/accuracy": 0.85})[3]
+    assert [held(**{"train/accuracy": known})[1] for known in (0.99, 0.989)] == [True, False]
+
+
 def test_a_held_norm_that_left_and_came_back_is_not_said_to_have_stayed():
     records = made_up()
     records.insert(3, records[-1] | {"step": 50, "train/jacobian_norm": 1.7})

@@ -26,13 +26,13 @@ from gnomon_lab.runs import Run
 from tests.lab.resuming import resumed
 
 
-def made_up(output=(0.3, 0.6, 0.9), weights=(0.2, 0.4, 0.7)):
+def made_up(output=(0.3, 0.6, 0.9), weights=(0.2, 0.4, 0.7), rate=(-8.0, 4.0, 1.0, 9.0, 5.0, 1.0)):
     """Records of three scales of each mechanism; the alignment peaks at step 10."""
     start = {
         "mechanism": ["output"] * 3 + ["weights"] * 3,
         "scale": [4.0, 2.0, 1.0] * 2,
         "reciprocal": [0.25, 0.5, 1.0, 0.1, 0.2, 1.0],
-        "rate": [-8.0, 4.0, 1.0, 9.0, 5.0, 1.0],
+        "rate": list(rate),
     }
     best = [*output, *weights]
     rows = ((0, [0.0] * 6), (10, best), (20, [a - 0.1 for a in best]))
@@ -67,6 +67,21 @@ def test_claims():
     assert not claims([made_up(), better])[2].holds
     backwards = claims([made_up(output=(0.9, 0.6, 0.3), weights=(0.9, 0.8, 0.1))])
     assert not backwards[0].holds
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_each_claim_fails_with_one_seed_of_two(order):
+    whole = made_up()
+    assert [claim.expected for claim in claims([whole])[:2]] == ["at least 0.5", "at most -0.5"]
+    for failing, other in enumerate(
+        (
+            made_up(output=(0.9, 0.6, 0.3), weights=(0.29, 0.2, 0.1)),
+            made_up(rate=(0.5, 0.6, -9.0, 0.7, 0.4, 8.0)),
+            made_up(weights=(0.2, 0.4, 0.9)),
+        )
+    ):
+        found = [claim.holds for claim in claims([whole, other][::order])]
+        assert found == [place != failing for place in range(3)]
 
 
 def test_the_figure_shows_every_network_twice():

@@ -49,11 +49,18 @@ def test_claims_are_over_all_seeds_and_can_fail():
     assert holds(end=0.95) == [False, True, True], "their mean is 0.875, and 0.87 is the most"
     assert holds(end=0.93) == [True, True, True]
     assert holds(start=0.85) == [True, False, True]
+    assert holds(start=0.8) == [True, False, True], "no gain"
     assert holds(nc1=9.0) == [True, True, False]
     first = claims([made_up(), made_up()])[0]
     assert (first.expected, first.measured) == ("0.74 ± 0.13", "0.800 ± 0.149")
     assert claims([made_up(arm="resnet cifar10")])[0].expected == "0.74 ± 0.17"
     assert len(claims([made_up(arm="vgg mnist")])) == 2, "the paper prints none for it"
+
+
+def test_a_correlation_too_low_is_not_the_paper_s_either():
+    found = claims([made_up(start=0.5, end=0.6)])
+    assert [claim.holds for claim in found] == [False, True, True]
+    assert [claim.measured for claim in found[1:]] == ["+0.100, from 0.500", "0.0111"]
 
 
 @pytest.mark.usefixtures("made")

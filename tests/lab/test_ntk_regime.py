@@ -23,16 +23,16 @@ STEPS = (0, 1, 10, 100, 1000)
 
 
 def made_up(
-    inner=(0.0, 0.1, 1.0, 3.0, 4.0), kernel=(1.0, 1.0, 1.0, 4.0, 4.0), constant=(0.0, 0.1, 1.0, 1.5, 2.0), off=0.0
-):
+    inner=(0.0, 0.1, 1.0, 3.0, 4.0), kernel=(1.0, 1.0, 1.0, 4.0, 4.0), constant=(0.0, 0.1, 1.0, 1.5, 2.0), off=0.0,
+    alignment=(0.1, 0.2, 0.5, 0.5, 0.5), norm=(1.0, 1.0, 1.5, 4.0, 6.0), change=0.1,
+):  # fmt: skip
     """Records in which the kernel moves from step 10 to step 100, and theorem 9 is off by a share of each change."""
-    alignment, norm = (0.1, 0.2, 0.5, 0.5, 0.5), (1.0, 1.0, 1.5, 4.0, 6.0)
     ours = [
         {"arm": NETWORK, "step": step, "kernel": k, "inner": i, "alignment": a, "norm": n}
         for step, k, i, a, n in zip(STEPS, kernel, inner, alignment, norm, strict=True)
     ]
     for record in ours[1:]:
-        record |= {"inner_before": record["inner"] - 0.1, "predicted": 0.1 * (1 + off)}
+        record |= {"inner_before": record["inner"] - change, "predicted": change * (1 + off)}
     return ours + [{"arm": CONSTANT, "step": step, "inner": i} for step, i in zip(STEPS, constant, strict=True)]
 
 
@@ -74,6 +74,54 @@ def test_claims():
     early = made_up(constant=(0.0, -0.9, -1.0, -1.0, 0.0))
     assert claims([early])[3].measured == "kernel 10, inner product 0"
     assert not claims([early])[3].holds
+
+
+INSIDE = {"inner": (0.0, 0.1, 0.2, 3.9, 4.0), "constant": (0.0, 0.1, 0.2, 1.0, 2.0)}
+"""With which all claims hold."""
+
+
+@pytest.mark.parametrize(
+    ("change", "failing"),
+    [
+        ({"off": 0.06}, 0),
+        ({"off": -0.06, "change": -0.1}, 0),
+        ({"norm": (1.0, 3.0, 3.0, 2.0, 1.0)}, 4),
+        ({"alignment": (0.1, 0.1, 0.1, 0.5, 0.5)}, 5),  # at rest from step 100 on, as the inner product
+    ],
+)
+@pytest.mark.parametrize("order", [1, -1])
+def test_each_claim_fails_with_one_seed_of_two(change, failing, order):
+    found = claims([made_up(**INSIDE), made_up(**INSIDE | change)][::order])
+    assert [place for place, claim in enumerate(found) if not claim.holds] == [failing]
+
+
+def test_what_is_measured():
+    found = claims([made_up(**INSIDE)])
+    assert [claim.measured for claim in found] == [
+        "0.00%", "75%", "92%", "kernel 10, inner product 10", "6.00", "alignment 10, inner product 100",
+    ]  # fmt: skip
+    assert [claim.expected.partition(",")[0] for claim in found[:3]] == ["at most 5%", "more than 10%", "at least 80%"]
+    assert claims([made_up(**INSIDE | {"kernel": (1.0, 1.0, 4.0, 1.0, 1.0)})])[1].measured == "75%"  # there and back
+    assert claims([made_up(**INSIDE | {"alignment": (0.5,) * 5})])[5].measured == "alignment 0, inner product 100"
+
+
+def test_the_way_is_up_and_down():
+    wave = made_up(inner=(0.0, 1.0, 0.0, 3.0, 2.0))
+    assert share_inside(wave) == pytest.approx(3 / 6)
+    assert miss(made_up(off=0.02, change=-0.1)) == pytest.approx(0.02)
+
+
+def test_the_kernel_has_to_begin_to_move_and_no_later():
+    def holds(beyond, kernel=(1.0, 1.0, 1.0, 4.0, 4.0)):
+        inner = (0.0, 0.1, 1.0, 3.0, 4.0)
+        constant = tuple(a - b for a, b in zip(inner, beyond, strict=True))
+        return claims([made_up(inner=inner, kernel=kernel, constant=constant)])[3].holds
+
+    assert holds((0.0, 0.0, 0.0, 2.0, 4.0))
+    assert not holds((0.0, 0.0, 1.0, 2.0, 4.0))  # sooner, though it comes to rest later
+    assert holds((0.0, 0.0, 0.0, 4.0, 4.0), kernel=(1.0, 1.0, 1.0, 2.0, 4.0))  # at once, though it rests sooner
+    assert holds((0.0,) * 5)
+    assert not holds((0.0,) * 5, kernel=(1.0,) * 5)
 
 
 def test_settings_are_checked_together():

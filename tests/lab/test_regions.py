@@ -81,6 +81,31 @@ def test_claims_fail_where_they_do_not_hold():
     assert not claims([made_up(train=(0.1, 0.1, 0.1, 1.0))])[0].holds
 
 
+def test_each_cosine_counts_where_its_digit_is():
+    def holds(place, to, *others):
+        records = made_up()
+        records[-1]["turned"][place] = to
+        return [claim.holds for claim in claims([records, *others])]
+
+    for place in (0, 1, 2):
+        assert holds(place, 0.1) == [True, True, False, True, True]
+    for place in (3, 4, 5):
+        assert holds(place, 0.05, made_up()) == [True, True, True, True, False]
+
+
+def test_other_digits_are_asked_about_where_they_are_shown():
+    few = made_up()
+    for record in few:
+        record["turned"] = record["turned"][:3]
+    assert [claim.holds for claim in claims([few])] == [True] * 4
+
+
+def test_the_boundary_has_to_be_farther():
+    records = made_up()
+    records[-1]["near/boundary_distance"] = records[-2]["near/boundary_distance"]
+    assert [claim.holds for claim in claims([made_up(), records])] == [True, True, True, False, True]
+
+
 def test_figures_show_the_slices():
     norms, areas, classes = maps(made_up())
     assert [frame.label for frame in norms.frames] == ["step 0, start", "step 10, memorised", "step 40, generalised"]

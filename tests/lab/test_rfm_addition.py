@@ -45,6 +45,23 @@ def test_each_claim_fails_where_it_does_not_hold(change, failing):
     assert [place for place, claim in enumerate(found) if not claim.holds] == failing
 
 
+@pytest.mark.parametrize(("arm", "holds"), [("centred", False), ("plain", True)])
+def test_claims_are_about_the_machine_with_centred_agop(arm, holds):
+    ignorant = made_up(test=(0.06, 0.06, 0.06, 0.06), deviation=(0.8,) * 4, train=0.9)
+    records = [bad if bad["arm"] == arm else good for good, bad in zip(made_up(), ignorant, strict=True)]
+    assert [claim.holds for claim in claims([records])] == [holds] * 3
+
+
+def test_structure_counts_up_to_the_last_round_with_one_in_twenty():
+    assert hidden(made_up(test=(0.0, 0.0, 0.05, 1.0))) == pytest.approx(0.1 / 0.8)
+    assert hidden(made_up(test=(0.0, 0.0, 0.051, 1.0))) == pytest.approx(0.3 / 0.8)
+    assert [claim.expected for claim in claims([made_up()])] == [
+        "at least 99 %",
+        "100 %, and at most 5 %",
+        "at most 0.5",
+    ]
+
+
 def test_smallest_variant_resumes_exactly(tmp_path):
     records = resumed(run, TINY, tmp_path, step=2, arm="plain")
     assert [record["step"] for record in records] == [0, 1, 2, 3] * 2
