@@ -89,6 +89,7 @@ def test_the_best_setting_arrives_with_every_seed():
     assert (arm, [less for _, less in gained]) == (FAST, [24.0, 16.0, 0.24])
     lost = [record | ({"arrived": None} if record["arm"] == FAST else {}) for record in seeds[0]]
     assert best([lost, *seeds[1:]])[0] == SLOW
+    assert best([made_up(seconds=48.0), made_up(seconds=48.0), made_up(seconds=0.1)])[0] == SLOW, "by the median"
     never = claims([[record for record in lost if record["arm"] != SLOW]])
     assert [(claim.measured, claim.holds) for claim in never] == [
         ("no setting reached the goal with every seed", False)
@@ -96,6 +97,26 @@ def test_the_best_setting_arrives_with_every_seed():
     assert [claim.holds for claim in claims(seeds)] == [True, True]
     assert [claim.holds for claim in claims([made_up(slow=False)])] == [False, True]
     assert table([r for r in lost if r["arm"] in (BASELINE, FAST)])[1][1][1:5] == ("never", "", "", "")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "processor", "holds"),
+    [
+        ((2.0, 2.0, 48.0), (40.0, 45.0, 400.0), [True, True]),
+        ((4.0, 4.0, 0.5), (47.0, 47.0, 10.0), [False, False]),
+    ],
+)
+def test_claims_are_judged_by_medians(seconds, processor, holds):
+    seeds = [
+        [r | {"processor": cost} if r["arm"] == FAST and r["step"] else r for r in made_up(seconds=took, slow=False)]
+        for took, cost in zip(seconds, processor, strict=True)
+    ]
+    found = claims(seeds)
+    assert [claim.holds for claim in found] == holds
+    assert [claim.expected for claim in found] == [
+        "at least 12 x, median over seeds",
+        "at most 1.15, median over seeds",
+    ]
 
 
 def test_where_weight_decay_alone_never_arrives_all_its_steps_count():

@@ -283,3 +283,59 @@ def test_the_page_shows_all_sets_and_rules_and_judges_ours(records):
     assert len(found) == 5 + 6
     assert found[1].holds
     assert math.isfinite(float(found[1].measured.partition(" ")[0]))
+
+
+def said(value, low=0.7, high=1.0):
+    """A number as records have it, with its interval."""
+    return {"value": value, "low": low, "high": high}
+
+
+GOOD = {
+    "within": 0.93, "across": 0.8, "covered": 0.9, "calibration": 0.05, "false": 0.05, "wasted": 0.5,
+    "auroc": said(0.02, 0.001), "brier": said(0.01, 0.001),
+}  # fmt: skip
+"""With which all claims hold, those with a limit just so."""
+
+
+def reported(**change):
+    """Records of our set and of another, with which the claims would all fail."""
+    values = GOOD | change
+    bad = {"auroc": said(0.3), "covered": said(0.3), "calibration": said(0.3)}
+    ours = {name: said(values[name]) for name in ("covered", "calibration")} | {"auroc": said(values["across"])}
+    stops = {name: said(values[name]) for name in ("false", "wasted")}
+    beyond = {"core": dict.fromkeys(("auroc", "brier"), said(0.0, 0.0, 0.0))}
+    beyond["weight norm"] = {name: values[name] for name in ("auroc", "brier")}
+    failing = {"stops": dict.fromkeys(stops, said(0.9)), "beyond": {}}
+    within = {"fitted": bad | {"auroc": said(values["within"])}} | failing
+    across = {"fitted": ours, "stops": stops, "beyond": beyond}
+    judged = {("networks", "core"): within, ("families", "core"): across}
+    judged |= {(grouping, "all"): {"fitted": bad} | failing for grouping in ("networks", "families")}
+    return [{"arm": "probability", "grouping": by, "set": name} | record for (by, name), record in judged.items()]
+
+
+@pytest.mark.parametrize(
+    ("change", "failing"),
+    [
+        ({}, []),
+        ({"within": 0.9299}, [0]),
+        ({"across": 0.7999}, [1]),
+        ({"covered": 0.85}, []),
+        ({"covered": 0.8499}, [2]),
+        ({"covered": 0.95}, []),
+        ({"covered": 0.9501}, [2]),
+        ({"calibration": 0.0501}, [3]),
+        ({"false": 0.0501}, [4]),
+        ({"wasted": 0.501}, [4]),
+        ({"auroc": said(0.02, 0.0)}, [5]),
+        ({"auroc": said(None, None, None)}, [5]),
+        ({"brier": said(0.01, 0.0)}, [6]),
+    ],
+)
+def test_each_claim_has_its_own_limit(change, failing):
+    """Judged by the first seed, whatever another says."""
+    found = claims([reported(**change), reported(across=0.1, false=0.9)])
+    assert [place for place, claim in enumerate(found) if not claim.holds] == failing
+    assert [claim.expected for claim in found[:5]] == [
+        "at least 0.93", "at least 0.8", "85% to 95%", "at most 0.05",
+        "at most 5% false stops, at most 50% of the wasted steps of never stopping",
+    ]  # fmt: skip

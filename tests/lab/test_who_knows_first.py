@@ -279,6 +279,46 @@ def test_claims_are_judged_in_the_direction_that_the_paper_says(records):
     assert found[1].measured == "for 100% of 30; median 3.0 doublings"
 
 
+def told(areas, alarms=0.51, change=(0.05, 0.01, 0.1), predictor="train/nc1", way="low"):
+    """The one predictor that is read: its AUROC, its alarms in one direction, and its lead on one form of the split."""
+    numbers = ("value", "low", "high")
+    beyond = {"level": (0.2, 0.1, 0.3), "change": change}
+    ring = {"in_time": alarms, "median": None, "networks": 9}
+    return {
+        "predictor": predictor, "form": "level", "all": dict(zip(numbers, areas, strict=True)),
+        "high": ring | {"in_time": 1 - alarms}, "low": ring | {"in_time": 1 - alarms}, way: ring,
+        "beyond_validation": {name: dict(zip(numbers, each, strict=True)) for name, each in beyond.items()},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("areas", "change", "holds"),
+    [
+        ((0.3, 0.2, 0.49), {}, [True, True, True]),
+        ((0.3, 0.2, 0.5), {}, [False, True, True]),
+        ((0.7, 0.6, 0.8), {}, [False, True, True]),
+        ((0.3, 0.2, 0.49), {"alarms": 0.5}, [True, False, True]),
+        ((0.3, 0.2, 0.49), {"change": (0.05, 0.0, 0.1)}, [True, True, False]),
+        ((0.3, 0.2, 0.49), {"change": (None, None, None)}, [True, True, True]),
+        ((0.3, 0.2, 0.49), {"change": (0.3, -0.1, 0.7)}, [True, True, True]),
+    ],
+)
+def test_a_predictor_is_judged_the_way_it_is_claimed_and_beside_the_better_form_of_the_split(areas, change, holds):
+    assert [claim.holds for claim in claims([[told(areas, **change)]])[1:4]] == holds
+    mirrored = told([1 - areas[0], 1 - areas[2], 1 - areas[1]], **change,
+                    predictor="some/centroid_alignment", way="high")  # fmt: skip
+    assert [claim.holds for claim in claims([[mirrored]])[:3]] == holds
+    other_form = told(areas, **change) | {"form": "change"}
+    assert not any(claim.holds for claim in claims([[other_form], [told(areas)]])), "the level of the first seed counts"
+
+
+def test_what_is_measured_is_turned_the_claimed_way():
+    _, tells, leads, more, *_ = claims([[told((0.3, 0.2, 0.49))]])
+    assert tells.measured == "0.70 (0.51 to 0.80)"
+    assert leads.measured == "for 51% of 9; most never ring"
+    assert more.measured == "+0.05 (+0.01 to +0.10)"
+
+
 def test_what_has_no_value_is_a_claim_that_fails(records):
     without = [dict(record) for record in records]
     for record in without:
