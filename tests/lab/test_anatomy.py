@@ -107,6 +107,47 @@ def test_claims_are_of_every_seed():
     assert not equal[3].holds, "at one reading is not before"
 
 
+def done_at(*places):
+    """Both arms' records, in which quantities are done at these of `STEPS`: zero error, test accuracy, alignment of
+    centroids and of Jacobians, PC1, radius, kernel, angles, NC1; all else at the last of them, in both arms."""
+    names = (
+        "train/accuracy", "test/accuracy", "jacobians/centroid_alignment", "jacobians/jacobian_alignment",
+        "jacobians/explained_variance_ratio", "jacobians/robust_radius", KERNEL, "train/equiangularity", "train/nc1",
+    )  # fmt: skip
+    records = []
+    for arm, of_arm in zip(ARMS, places, strict=True):
+        at = dict.fromkeys((quantity.name for quantity in QUANTITIES), 5) | dict(zip(names, of_arm, strict=True))
+        for place, step in enumerate(STEPS):
+            risen = {name: 1.0 if place >= done else 0.1 for name, done in at.items()}
+            risen |= {name: 1.1 - risen[name] for name in (KERNEL, *COLLAPSE)}
+            records.append({"arm": arm, "step": step, **risen})
+    return records
+
+
+def test_each_claim_compares_what_it_says():
+    found = claims([done_at((1, 3, 2, 4, 4, 5, 3, 3, 4), (2, 2, 3, 1, 3, 4, 4, 5, 1))])
+    assert [(claim.measured, claim.holds) for claim in found[:-1]] == [
+        ("1 and 10", True), ("1 and 3", True), ("1 and 30", True), ("3 and 10", True), ("30 and 10", False),
+        ("10 and 100", True), ("1 and 10", True), ("1 and 10", True),
+        ("3 and 3", False), ("3 and 10", True), ("3 and 1", False), ("10 and 3", False), ("1 and 3", True),
+        ("3 and 30", True), ("3 and 30", True), ("3 and 1", False),
+        ("3 and 10", True), ("10 and 3", False), ("1 and 30", True), ("10 and 30", True),
+    ]  # fmt: skip
+    late = found[-1].measured.split("; ")
+    assert {"Centroid alignment", "NTK beside its start", "NC2: unequal angles", "Jacobian norm"} <= {*late}
+    assert not {"Training accuracy", "Test accuracy", "NC1: spread within classes"} & {*late}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_one_seed_of_two_refutes(order):
+    sooner = done_at((2,) * 9, (1,) * 9)
+    lost = [record | ({"test/accuracy": 0.5} if record["arm"] == ARMS[1] else {}) for record in sooner]
+    (first, *_) = (claim for claim in claims([sooner, lost][::order]) if "sooner" in claim.message)
+    assert (first.measured.split("; ")[::order], first.holds) == (["1 and 3", "never and 3"], False)
+    (alone, *_) = (claim for claim in claims([sooner]) if "sooner" in claim.message)
+    assert alone.holds
+
+
 def test_what_changes_the_wrong_way_is_not_what_a_claim_speaks_of():
     """Alignment that falls is no alignment, and angles that spread are no collapse."""
     fallen = {"jacobians/centroid_alignment": (9.0, 9.0, 9.0, 9.0, 1.0, 1.0)}

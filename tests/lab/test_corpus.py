@@ -113,6 +113,14 @@ def test_claims_want_outcomes_that_are_spread_and_that_no_setting_decides():
     assert not claims([*mixed[:9], made_up(train=(0.1, 0.1, 0.1))]), "too few to judge"
 
 
+@pytest.mark.parametrize(("late", "holds"), [(0, False), (1, True), (9, True), (10, False)])
+def test_a_tenth_has_to_generalise_late_and_a_tenth_has_not(late, holds):
+    found = claims([made_up(test=(0.1, 0.2, 0.3 if seed < late else 0.29)) for seed in range(10)])
+    assert [claim.holds for claim in found] == [holds, True] * 2
+    assert (found[0].measured, found[0].expected) == (f"{late / 10:.0%} of 10", "10% to 90%")
+    assert found[1].expected == "AUROC at most 0.9"
+
+
 def test_the_setting_that_decides_may_point_either_way():
     assert decides([{"a": 2.0, "b": "SGD"}, {"a": 1.0, "b": "SGD"}], [False, True]) == ("a", 1.0)
 

@@ -342,6 +342,45 @@ def test_claims_hold_by_their_numbers():
     assert list(faster.values()) == [False, True, False, False]
 
 
+STEPS_TAKEN = {
+    "digits": {"no weight decay": 800, "GrokAlign, alone": 80, "GrokAlign, on top": 3, "input noise, alone": 400,
+               "input noise, on top": 3, "constant norm, alone": 90, "GrokAlign, k = 16, on top": 50},
+    "transformer": {"no weight decay": 900, "weight decay, untuned": 300, "Grokfast, on top": 20, "Grokfast, alone": 3,
+                    "Muon, on top": 100, "Muon, alone": 3, "GrokAlign, k = 16, on top": 150},
+    "addition": {"⊥Grad, alone": 80, "⊥Grad, on top": 3, "StableMax, alone": 200, "StableMax, on top": 3,
+                 "egalitarian, alone": 91, "egalitarian, on top": 3, "GrokAlign, k = 16, on top": 120},
+    "parity": {"egalitarian, alone": 90, "GrokAlign, k = 16, on top": 60},
+}  # fmt: skip
+"""Of each entrant on each task; all fit their data at step 45, and the reference takes 120 steps."""
+
+
+def test_each_claim_is_about_its_own_entrants():
+    taken = {task: of_task | {chosen.REFERENCE: 120} for task, of_task in STEPS_TAKEN.items()}
+    records = [
+        record(entrant, seed, None if entrant == "StableMax, alone" and seed == 1 else steps, task=task, fits=45)
+        for task, of_task in taken.items() for entrant, steps in of_task.items() for seed in range(3)
+    ]  # fmt: skip
+    found = [(claim.expected, claim.measured.partition(" (")[0], claim.holds) for claim in page.claims([records])]
+    once, worth = "a median of at most 2 times the steps to fitting", "an interval above 1"
+    assert found == [
+        ("a median of at least 6.74 x", "10 x", True),
+        ("a median of at least 1.18 x", "2 x", True),
+        ("a median of at least 39.1 x", "45 x", True),
+        ("a median of at least 1.33 x", "3 x", True),
+        ("a median below 1.33 x", "1.2 x", True),
+        ("all networks", "3 of 3", True),
+        ("a median of at least 1 x", "1.5 x", True),
+        ("all networks", "2 of 3", False),
+        (once, "2.02 x", False),
+        (once, "2 x", True),
+        (once, "2 x", True),
+        (worth, "2.4 x", True),
+        (worth, "1 x", False),
+        (worth, "0.8 x", False),
+        (worth, "2 x", True),
+    ]
+
+
 def test_grokalign_is_worth_it_where_chance_does_not_explain_it():
     name = f"GrokAlign, k = 16, {chosen.ON_TOP}"
     records = [record(chosen.REFERENCE, seed, 100) for seed in range(5)]
