@@ -149,6 +149,36 @@ def test_claims_are_over_all_seeds_and_can_fail():
     assert claims([made_up()])[3].expected == "at least +5.0%"
 
 
+@pytest.mark.parametrize(
+    ("arm", "step", "change", "failing"),
+    [
+        ("weight decay", 0, {"train/centroid_alignment": 0.1}, []),
+        ("GrokAlign", 0, {"train/centroid_alignment": 0.59}, [1]),
+        ("weight decay", 2000, {"some/explained_variance_ratio": 0.95}, []),
+        ("GrokAlign", 2000, {"some/explained_variance_ratio": 0.89}, [0]),
+        ("weight decay", 2000, {"train/centroid_alignment": 0.59}, [2]),
+        ("GrokAlign", 0, {"test/robust": 0.26}, [3]),
+        ("weight decay", 0, {"test/robust": 0.26}, []),
+        ("weight decay", 100, {"test/robust": 0.01}, []),
+        ("GrokAlign", 1000, {"test/robust": 0.24}, [6]),
+        ("GrokAlign", 900, {"test/robust": 0.24}, []),
+        ("GrokAlign", 1000, {"test/robust": 0.4}, []),
+    ],
+)
+@pytest.mark.parametrize("order", [1, -1])
+def test_each_claim_fails_with_one_seed_of_two(arm, step, change, failing, order):
+    records = [r | change if (r["arm"], r["step"]) == (arm, step) else r for r in made_up()]
+    found = claims([made_up(), records][::order])
+    assert [place for place, claim in enumerate(found) if not claim.holds] == failing
+
+
+def test_the_rule_may_end_training_with_the_last_reading():
+    records = [record for record in made_up() if record["step"] <= 1000]
+    assert (stops_at(records), gained(records)) == (1000, 0.0)
+    limits = ["0.900", "+0.020", "+0.020", "+5.0%", "-5.0%", "+5.0%", "+5.0%"]
+    assert [claim.expected.split()[-1] for claim in claims([made_up()])] == limits
+
+
 def test_settings_are_checked_together():
     with pytest.raises(RangeError, match=r"train from 8 to 50000, got 0; widths .*, got \(8,\); readings .*, got 10"):
         Config(train=0, widths=(8,), readings=10)

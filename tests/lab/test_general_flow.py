@@ -50,6 +50,7 @@ def test_all_claims_hold_of_records_in_which_all_holds(made_up):
     [
         (0, {"gradient_error": 1.1e-10}, [0]),
         (0, {"small_steps": [1 / count**2 for count in STEPS]}, [1]),
+        (0, {"small_steps": [1 / count**0.5 for count in STEPS]}, [1]),
         (1, {"defect": 1.1e-12}, [2]),
         (2, {"loss": 2.1, "decrease": [0.95, 0.95]}, [3]),
         (2, {"rates": [-1.0, 1e-11]}, [4]),
