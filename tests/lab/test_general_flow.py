@@ -56,6 +56,10 @@ def test_all_claims_hold_of_records_in_which_all_holds(made_up):
         (2, {"rates": [-1.0, 1e-11]}, [4]),
         (2, {"decrease": [1.5, 1.5 + 1e-8]}, [5]),
         (15, {"alone": 1.1e-8}, [6]),
+        # Of the first loss, which is 4.
+        (2, {"loss": 2 + 3e-12, "decrease": [1 - 1.5e-12] * 2}, []),
+        (2, {"rates": [-1.0, 3e-12]}, []),
+        (2, {"decrease": [1.5, 1.5 + 3e-9]}, []),
     ],
 )
 def test_a_claim_fails_where_its_number_does(made_up, place, change, fails):
