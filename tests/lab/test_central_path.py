@@ -76,6 +76,8 @@ def test_claims_hold_for_what_the_paper_says():
         (1, 100, {"nc1": 0.1}, [8, 9]),
         (0, 100, {"self_duality": 1e-3}, [10]),
         (1, 100, {"disagreement": 0.1}, [11]),
+        (0, 100, {"equinorm": 4.1e-5}, [7]),
+        (1, 100, {"maximal_equiangularity": 3.9e-5}, []),
     ],
     ids=str,
 )
@@ -92,6 +94,13 @@ def test_singular_values_that_are_not_equal_fail_and_say_by_how_much():
     assert [place for place, claim in enumerate(found) if not claim.holds] == [5]
     assert (found[5].expected, found[5].measured) == ("at most 1e-05", "0.000991")
     assert found[4].measured == "0.00089, less; the closed form itself 0.00089"
+
+
+def test_each_value_is_read_under_its_own_name():
+    found = claims([made_up(ARMS[1], omega=[101.0, 100.9]), made_up(ARMS[1], closed_form=[101.0, 100.9])])
+    assert [place for place, claim in enumerate(found) if not claim.holds] == [1, 2, 5, 8]
+    assert found[5].measured == "0 to 0.000991 over 2 seeds"
+    assert found[4].measured.endswith("less; the closed form itself 0.0001 to 0.00089 over 2 seeds")
 
 
 def test_the_paper_s_flow_is_reported_as_leaving_proposition_2():

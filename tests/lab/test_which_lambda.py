@@ -61,8 +61,9 @@ RATIOS_OF_LOSS = {"parity": 1e3, "addition": 1e4, "transformer": 1e5, "digits": 
 def made_up(task, way):
     """Two networks, the second twice as slow; ten times λ costs sqrt(10) times the steps; as the gradients say."""
     base = {"task": task, "way": way, "whole": False, "unseen": 1.0, "most": 10_000}
-    shares = {"loss_gradient": 200 * BEST[task], "jacobian_norm_gradient": 2.0}
-    start = shares | {"loss": 1.0, "jacobian_norm": 1 / RATIOS_OF_LOSS[task]}
+    size = len(task)
+    shares = {"loss_gradient": 100 * BEST[task] * size, "jacobian_norm_gradient": size}
+    start = shares | {"loss": size, "jacobian_norm": size / RATIOS_OF_LOSS[task]}
     records = []
     for seed in (0, 1):
         records.append(base | start | {"coefficient": 0.0, "seed": seed, "steps": 1000 * (1 + seed)})
@@ -112,6 +113,15 @@ def test_a_rule_with_which_networks_do_not_arrive_will_not_do(records):
     assert row[:4] == ("digits, tuned", "1", "10.00 x", "10.00 x, 0 of 2 arrive")
 
 
+def test_one_network_less_is_fewer(records):
+    for record in records:
+        if (record["task"], record["coefficient"], record["seed"]) == ("digits", 0.01, 1):
+            record |= {"most": record["steps"], "steps": None}
+    first, *_ = which_lambda.claims([records])
+    assert first.measured.endswith("fewer networks arrive on 1 of 5 tasks")
+    assert not first.holds
+
+
 def test_the_picture_has_times_the_steps_without_the_penalty(records):
     (curves,) = which_lambda.figures(records)
     tuned, untuned = curves.panels
@@ -157,6 +167,7 @@ def test_who_does_not_arrive_costs_what_was_waited_for():
     assert which_lambda.cost_of(record) == 300
     assert which_lambda.cost_of(record | {"steps": 20}) == 20
     assert which_lambda.cost_of(record | {"whole": True}) == pytest.approx(0.1)
+    assert [which_lambda.arrived(record | {"whole": whole}) for whole in (False, True)] == [False, True]
 
 
 def test_the_start_is_of_the_network_that_is_trained():
