@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from gnomon_lab.papers.grokalign import delayed_robustness, modular_addition
+from gnomon_lab.papers.grokalign import delayed_robustness
+from gnomon_lab.papers.grokalign.modular_addition import run as modular_addition
 from gnomon_lab.runs import Run
 from tests.lab.resuming import records_of
 from tests.standin_device import DEVICE, standin
