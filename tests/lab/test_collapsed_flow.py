@@ -12,6 +12,7 @@ from gnomon_lab.papers._shared import principal
 from gnomon_lab.papers.effective_flow._shared import CollapsedNetwork, collapsed_network, cone, extrapolated, outputs
 from gnomon_lab.papers.effective_flow.collapsed_flow import run as collapsed_flow
 from gnomon_lab.papers.effective_flow.collapsed_flow.page import (
+    DEFINITE,
     NETWORKS,
     STARTS,
     claims,
@@ -70,7 +71,7 @@ def test_table_summary_and_figures():
 
 
 def test_a_ratio_ends_where_its_bound_is_no_longer_resolved():
-    arm = [{"a": 5.0, "b": 1.0}, {"a": 1.0, "b": 2.0}, {"a": 9.0, "b": 1e-9}]
+    arm = [{"a": 5.0, "b": 1.0}, {"a": 1.0, "b": 4.0}, {"a": 1.0, "b": 2.0}, {"a": 9.0, "b": 1e-9}]
     assert ratio(arm, "a", "b", 1e-8) == 0.5
 
 
@@ -94,10 +95,13 @@ def test_claims_hold_for_what_the_errata_leave():
         ("3 weight", 1, {"propagator": 0.06}, [5]),
         ("3 even", 2, {"off_outer": 2e-8}, [7]),
         ("3 weight", 0, {"off_minus": 2e-8}, [9]),
+        ("3 even", 0, {"off_minus": 2e-8}, [9]),
+        ("3 even", 1, {"way": 0.1}, []),
         ("network stays", 2, {"off_field": 2e-12}, [10]),
         ("network leaves", 2, {"off_field": 2e-12}, []),
         ("network stays", 2, {"off_limit": 2e-6}, [11]),
         ("network stays", 2, {"off_steps": [0.2, 0.08, 0.04, 0.02]}, [12]),
+        ("network stays", 2, {"off_steps": [0.8, 0.6, 0.4, 0.3]}, [12]),
         ("network stays", 1, {"layers": 2e-12}, [14]),
     ],
     ids=str,
@@ -106,6 +110,14 @@ def test_each_claim_fails_where_it_does_not_hold(arm, step, change, failing):
     """In one of two seeds."""
     found = claims([made_up(), made_up(arm, step, **change)])
     assert [place for place, claim in enumerate(found) if not claim.holds] == sorted(PRINTED + failing)
+
+
+@pytest.mark.parametrize(("name", "claim"), [("off_inner", 6), ("off_plus", 8)])
+def test_what_is_printed_fails_in_any_flow(name, claim):
+    records = [record | ({name: 1e-9} if record.get("start") in DEFINITE else {}) for record in made_up()]
+    assert not claims([records])[claim].holds
+    everywhere = [record | ({name: 1e-9} if "start" in record else {}) for record in records]
+    assert claims([everywhere])[claim].holds
 
 
 def test_powers_and_extrapolation_are_exact_for_what_they_assume():

@@ -109,6 +109,27 @@ def test_layers_that_are_slow_and_a_limit_that_is_not_the_closed_form_fail():
     assert [place for place, claim in enumerate(claims([changed(factor=1.01)])) if not claim.holds] == [6]
 
 
+@pytest.mark.parametrize("scaling", ["exact", "printed"])
+def test_what_is_said_of_both_factors_is_asked_of_each(scaling):
+    def failing(ridge, **change):
+        records = [
+            record | {name: times * record[name] + plus for name, (times, plus) in change.items()}
+            if record["scaling"] == scaling and (record["kernel_ridge"] > 0) is ridge else record
+            for record in made_up(power=2)
+        ]  # fmt: skip
+        return [place for place, claim in enumerate(claims([records])) if not claim.holds]
+
+    assert failing(ridge=False, distance=(1, 1e-9)) == [0]
+    assert failing(ridge=True, rate=(0.98, 0)) == [7]
+
+
+def test_what_rounding_leaves_shrinks_no_more():
+    records = [
+        record | {name: max(record[name], 1e-14) for name in ("distance", "to_limit")} for record in made_up(power=2)
+    ]
+    assert all(claim.holds for claim in claims([records]))
+
+
 @pytest.mark.parametrize("config", [SMALL, PAPER], ids=["small", "paper"])
 def test_settings_have_ridges_under_the_theorem_s_condition(config):
     """Of each λ_Φ three or more, so that a power can be read; and all reach the end."""

@@ -176,6 +176,8 @@ def test_claims_hold_where_every_descent_does_as_the_effective_flow(made_up):
         (("digits", TRAINING), 1, {"pulled_back": 1e-7}, [0]),
         (("digits", EFFECTIVE), 1, {"effective_loss": 1e-7}, [1]),
         (("clusters", ADAPTED), 0, {"beta_velocity": [[1.0, 1e-8]] * 2}, [2]),
+        (("clusters", ADAPTED), 0, {"beta_velocity": [[1.0, 3e-10], [1.0, 0.0]]}, []),  # of a speed of √20
+        (("clusters", TRAINING), 0, {"beta_velocity": [[5.0, 0.0]] * 2}, []),
         (("digits", ADAPTED), 1, {"beta_apart": 0.011}, [3]),
         (("digits", EFFECTIVE), 1, {"truncated": [[0.25] * 2] * 2}, [5]),
         (("clusters", TRAINING), 1, {"truncated": [[0.2] * 2] * 2}, [6]),
@@ -191,6 +193,13 @@ def test_each_claim_fails_where_it_does_not_hold(made_up, arm, step, change, fai
     """In one of two seeds."""
     found = claims([made_up, changed(made_up, *arm, step, **change)])
     assert [place for place, claim in enumerate(found) if not claim.holds] == failing
+
+
+def test_differences_and_what_is_left_are_shares_of_the_first(made_up):
+    first = dict.fromkeys(("loss", "pulled_back", "effective_loss", "spread"), 4.0)
+    records = changed(made_up, "clusters", TRAINING, 0, **first)
+    records = changed(records, "clusters", TRAINING, 1, pulled_back=1e-9 + 3e-10, spread=3e-6)
+    assert [claim.holds for claim in claims([records])] == [True] * CLAIMS
 
 
 def test_settings_are_checked_together():
