@@ -339,3 +339,8 @@ def test_each_claim_has_its_own_limit(change, failing):
         "at least 0.93", "at least 0.8", "85% to 95%", "at most 0.05",
         "at most 5% false stops, at most 50% of the wasted steps of never stopping",
     ]  # fmt: skip
+
+
+def test_what_is_measured_is_that_of_its_own_claim():
+    numbers = [claim.measured.partition(" (")[0] for claim in claims([reported(across=0.75, covered=0.86)])]
+    assert numbers == ["0.93", "0.75", "0.86", "0.05", "false 0.05", "0.020", "0.010"]

@@ -317,6 +317,14 @@ def test_what_is_measured_is_turned_the_claimed_way():
     assert tells.measured == "0.70 (0.51 to 0.80)"
     assert leads.measured == "for 51% of 9; most never ring"
     assert more.measured == "+0.05 (+0.01 to +0.10)"
+    upwards, *_ = claims([[told((0.7, 0.51, 0.8), predictor="some/centroid_alignment", way="high")]])
+    assert upwards.measured == "0.70 (0.51 to 0.80)"
+
+
+def test_weight_norm_coefficient_and_exponent_are_said_to_be_low():
+    names = ("train/parameter_norm", "some/local_learning_coefficient", "train/heavy_tails.alpha")
+    found = claims([[told((0.3, 0.2, 0.49), predictor=name) for name in names]])
+    assert [claim.holds for claim in found] == [False] * 2 + [True] * 9
 
 
 def test_what_has_no_value_is_a_claim_that_fails(records):
