@@ -94,6 +94,18 @@ def test_outcome(change, words):
     assert outcome([*records, {"arm": "xor", "step": 20, "diverged": "why"}]).in_words == "diverged"
 
 
+def test_an_outcome_is_of_what_was_read():
+    """From the first reading at which the data are fitted, or the start, to the last with an accuracy."""
+    records = [record for record in made_up() if record["arm"] == "xor"]
+    found = outcome(records)
+    assert (found.fits, found.then, found.end, found.diverged) == (8, 0.2, 0.9, False)
+    unread = outcome([*records, {"arm": "xor", "step": 32, "train/accuracy": None, "test/accuracy": None}])
+    assert (unread.fits, unread.end, unread.diverged) == (8, 0.9, True)
+    assert outcome([*records, records[-1] | {"diverged": "why"}, records[-1]]).diverged
+    never = outcome([record | {"train/accuracy": None if record["step"] else 0.5} for record in records])
+    assert (never.fits, never.then) == (None, 0.1)
+
+
 def test_table_summary_and_figures():
     records = made_up()
     assert table(records)[1][0] == (
@@ -123,6 +135,19 @@ def test_a_tenth_has_to_generalise_late_and_a_tenth_has_not(late, holds):
 
 def test_the_setting_that_decides_may_point_either_way():
     assert decides([{"a": 2.0, "b": "SGD"}, {"a": 1.0, "b": "SGD"}], [False, True]) == ("a", 1.0)
+    both = [{"a": a, "b": b} for a, b in zip((2.0, 4.0, 1.0, 3.0), (1.0, 2.0, 3.0, 4.0), strict=True)]
+    assert decides(both, [False, False, True, True]) == ("b", 1.0)
+
+
+def test_the_second_digit_of_a_variant_may_decide_by_itself():
+    drawn = [{"variant": variant} for variant in (0.3, 0.11, 0.52, 0.73)]
+    assert decides(drawn, [False, True, False, True]) == ("the variant's second digit", 1.0)
+
+
+def test_a_seed_without_a_family_says_nothing_of_it():
+    seeds = [made_up(test=(0.1, 0.2, 0.3 if seed % 2 else 0.2)) for seed in range(10)]
+    alone = [record for record in made_up() if record["arm"] == "digits"]
+    assert [claim.measured for claim in claims([*seeds, alone])][::2] == ["55% of 11", "50% of 10"]
 
 
 @pytest.mark.parametrize(

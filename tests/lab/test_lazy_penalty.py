@@ -108,7 +108,10 @@ def test_the_best_setting_arrives_with_every_seed():
 )
 def test_claims_are_judged_by_medians(seconds, processor, holds):
     seeds = [
-        [r | {"processor": cost} if r["arm"] == FAST and r["step"] else r for r in made_up(seconds=took, slow=False)]
+        [
+            r | {"processor": cost / 2, "step": 1000} if r["arm"] == FAST and r["step"] else r
+            for r in made_up(seconds=took, slow=False)
+        ]
         for took, cost in zip(seconds, processor, strict=True)
     ]
     found = claims(seeds)

@@ -397,6 +397,13 @@ def test_a_plateau_is_between_fitting_and_arriving():
         (found,) = [at_once([[record("egalitarian, alone", 0, steps, fits=fits)]])]
         assert found.holds is holds
         assert (found.measured == "most never arrive") is (steps is None)
+    for steps, measured in (
+        ((19, 19, 100), "1.9 x"),
+        ((19, 19, None), "1.9 x"),
+        ((19, None, None), "most never arrive"),
+    ):
+        found = at_once([[record("egalitarian, alone", seed, at, fits=10) for seed, at in enumerate(steps)]])
+        assert found.measured == measured
 
 
 def test_seeds_for_tuning_are_not_scored_and_who_has_no_decay_is_waited_for(tmp_path, monkeypatch):

@@ -117,6 +117,37 @@ def test_each_claim_fails_where_it_does_not_hold(arm, step, change, place):
     assert set(found) - {8, 11} == {place}
 
 
+def test_a_map_that_truncates_all_has_to_be_recognised_and_to_rest_in_shares_of_its_way():
+    def resting(moved, **start):
+        return [
+            record | {"moved": [0.0, moved]} | (start if record["step"] == 0 else {})
+            if record["arm"] == "2 rest" else record
+            for record in made_up()
+        ]  # fmt: skip
+
+    assert failing(claims([resting(0.0)])) == []
+    assert failing(claims([resting(0.0, equilibrium=["untruncated", None])])) == [8]
+    assert failing(claims([resting(3e-9, distance=[1.0, 4.0])])) == []
+    assert failing(claims([resting(5e-9, distance=[1.0, 4.0])])) == [8]
+
+
+def test_rises_are_of_the_first_loss():
+    """Of both clusters together, which is 2."""
+    rise = 1.5e-12
+    loss, spent = [math.exp(-6), math.exp(-4) + rise], [[1 - math.exp(-6), 0.0], [1 - math.exp(-4) - rise, 0.0]]
+    assert failing(claims([made_up("2 inside", 3, loss=loss, decrease=spent)])) == [8]
+    assert failing(claims([made_up("2 collapse", 2, slopes=[[-1.0, rise], [-1.0, 0.0]])])) == [8]
+
+
+def test_a_distance_decays_from_its_first_value_and_e_to_minus_s_counts_from_collapse_on():
+    far = [
+        record | {"distance": [2 * each for each in record["distance"]]} if record["arm"] == "2 collapse" else record
+        for record in made_up()
+    ]
+    assert failing(claims([far])) == [8]
+    assert failing(claims([made_up("2 collapse", 0, whole_distance=[9.0, 9.0], whole_unrest=[1.0, 1.0])])) == [8]
+
+
 def test_theorem_3_2_is_about_separated_truncations():
     """In the large unit R may turn so far that a map reaches the other cluster; that is no counterexample."""
     astray = {"clearance": [1.0, -0.1], "aside": [0.1, 0.0], "gradient_error": 0.1, "slopes": [[-1.0, 0.1]] * 2}

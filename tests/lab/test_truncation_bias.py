@@ -1,6 +1,7 @@
 """truncation-bias: what it says of its records, and its smallest variant for real, stopped half way."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from scipy.integrate import solve_ivp
 
 from gnomon.errors import RangeError
 from gnomon_lab.papers._shared import principal
+from gnomon_lab.papers.effective_flow.truncation_bias.components import components, never_met
 from gnomon_lab.papers.effective_flow.truncation_bias.page import CASES, DATA, claims, figures, summary, table
 from gnomon_lab.papers.effective_flow.truncation_bias.run import PAPER, SMALL, Config, FixedRotation, run
 from gnomon_lab.runs import Run
@@ -106,6 +108,17 @@ def test_claims_hold_but_for_the_points_behind_the_target():
 def test_each_claim_fails_where_it_does_not_hold(change, also):
     """In one of two seeds."""
     assert failing(made_up(), made_up(**change)) == sorted(NEVER + also)
+
+
+def test_a_component_has_its_own_events_and_meets_what_lies_above_its_first_cut():
+    first = {"points": [[3.0, 0.0, 2.0, 1.0], [5.0, 4.0]], "goal": [4.0, 0.0], "time": 0.0, "cut": [1.5, 4.5]}
+    events = [[1.0, 0, 2.0, 0.75], [1.5, 1, 4.0, 0.0], [2.0, 0, 3.0, 1.0]]
+    rising, falling = components([first | {"rate": [0.5, 0.5], "truncated": [2, 1], "events": events}])
+    assert (rising.points, rising.met, rising.falls) == ([0, 1, 2, 3], [(1.0, 2.0, 0.75), (2.0, 3.0, 1.0)], False)
+    assert (falling.points, falling.met, falling.falls) == ([4, 5], [(1.5, 4.0, 0.0)], True)
+    assert (falling.readings, falling.truncated) == ([(0.0, 4.5, 0.5)], [1])
+    assert never_met(rising) == 0
+    assert never_met(replace(rising, met=rising.met[:1])) == 1
 
 
 def test_settings_are_checked_together():
