@@ -103,6 +103,13 @@ def test_what_is_measured():
     assert [claim.expected.partition(",")[0] for claim in found[:3]] == ["at most 5%", "more than 10%", "at least 80%"]
     assert claims([made_up(**INSIDE | {"kernel": (1.0, 1.0, 4.0, 1.0, 1.0)})])[1].measured == "75%"  # there and back
     assert claims([made_up(**INSIDE | {"alignment": (0.5,) * 5})])[5].measured == "alignment 0, inner product 100"
+    assert claims([made_up(**INSIDE | {"norm": (2.0, 3.0, 4.0, 5.0, 6.0)})])[4].measured == "3.00"
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_kernel_at_rest_in_one_seed_is_no_regime(order):
+    found = claims([made_up(**INSIDE), made_up(**INSIDE | {"kernel": (1.0,) * 5})][::order])
+    assert [claim.holds for claim in found] == [True, False, False, False, True, True]
 
 
 def test_the_way_is_up_and_down():
