@@ -7,9 +7,12 @@ import pytest
 import torch
 from torch import nn
 
+from gnomon import layer_collapse
 from gnomon.data import Samples
 from gnomon.errors import ConvergenceError, RangeError
+from gnomon_lab.papers.agop_collapse import _root
 from gnomon_lab.papers.agop_collapse import _shared as agop_training
+from gnomon_lab.papers.agop_collapse._root import root_collapse
 from gnomon_lab.papers.agop_collapse._shared import DATA, TRAININGS, images, linear_layers, loss, network
 from gnomon_lab.papers.agop_collapse.layer_denoising import (
     EXPERIMENT,
@@ -99,6 +102,48 @@ def test_settings_are_the_paper_s():
         Config(model="cnn", epochs=0, device="tpu")
 
 
+def plain_nc1_root(layers, rest, x, labels):
+    """NC1 of the root of the AGOP times what `rest` is given, from one gradient and one sample at a time."""
+    with torch.no_grad():
+        given = [layers(row.unsqueeze(0))[0] for row in x]
+    agop = sum(
+        torch.outer(gradient, gradient)
+        for h in given
+        for gradient in torch.autograd.functional.jacobian(lambda h: rest(h.unsqueeze(0))[0], h)
+    ) / len(given)
+    values, vectors = torch.linalg.eigh(agop)
+    projected = torch.stack(given) @ (vectors * values.clamp(min=0).sqrt()) @ vectors.T
+    within, between = 0.0, 0.0
+    for label in labels.unique():
+        members = projected[labels == label]
+        within += sum((row - members.mean(0)).square().sum().item() for row in members)
+        between += len(members) * (members.mean(0) - projected.mean(0)).square().sum().item()
+    return within / between
+
+
+@pytest.mark.parametrize("model", ["mlp", "body"])
+def test_nc1_behind_the_root_of_the_agop_is_a_plain_loop_s(monkeypatch, model):
+    monkeypatch.setattr(_root, "CHUNK", 7)
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(40, 1, 6, 6, generator=generator, dtype=torch.float64)
+    labels = torch.arange(40) % 11 % 10  # some classes have more samples
+    x += labels.reshape(-1, 1, 1, 1) / 9
+    if model == "mlp":
+        x = x.flatten(1)
+    body = [] if model == "mlp" else [nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten()]
+    head = network("mlp", torch.zeros(1, 36 if model == "mlp" else 48), 14, 0.5, generator)
+    net = nn.Sequential(*body, *head).double()
+    found = root_collapse(net, x, labels, None).nc1_root
+    places = [int(name) for name in linear_layers(net)]
+    assert found.tolist() == pytest.approx(
+        [plain_nc1_root(net[:place], net[place:], x, labels) for place in places], rel=1e-9
+    )
+    # Behind the readout nothing comes: the AGOP at its input is its own Gram matrix.
+    collapse = layer_collapse(net, x, labels, layers=linear_layers(net))
+    assert found[5].item() == pytest.approx(collapse.nc1_right[5].item())
+    assert found[0].item() != pytest.approx(collapse.nc1_right[0].item(), rel=0.01)
+
+
 def made_up(right=0.1, after=0.09, last=0.01, start=8.0, frames=(0.5, 0.05)):
     """Records before training, half way and at the end: NC1 1 → right → after a layer, but `last` after the fifth.
 
@@ -152,6 +197,36 @@ def test_figures_show_the_places_and_both_parts_of_each_layer():
     assert len({line.colour for line in simplex.lines}) == 6
 
 
+def with_root(records, *ends):
+    """The records with NC1 behind the root of the AGOP: 2 before the end, and `ends` in the five layers then."""
+    return [record | {"nc1_root": [*(ends if record is records[-1] else [2.0] * 5), 1.0]} for record in records]
+
+
+def test_the_root_of_the_agop_is_shown_and_judged_where_it_was_read():
+    records = with_root(made_up(after=0.1, last=2.0), 0.5, 0.1, 0.01, 0.1, 3.0)
+    columns, rows = table(records)
+    assert columns[-2:] == ("by the AGOP's root", "by it before training")
+    assert [row[-2:] for row in (rows[0], rows[4])] == [("0.5", "2"), ("3", "2")]
+    assert len(columns) == len(rows[0]) == len(table(made_up())[0]) + 2
+    _, end, parts, _ = figures(records)
+    dashed = end.panels[0].lines[3]
+    assert dashed.dashed
+    assert dashed.y[2] == pytest.approx(-2)
+    assert parts.panels[2].lines[2].y == pytest.approx([math.log10(2)] * 2 + [-2])
+    assert [len(figure.panels) for figure in figures(made_up())[1:3]] == [2, 2]
+
+    every, majority = claims([records])[5:]
+    assert (every.measured, every.holds) == ("0.5", True), "the fifth layer raises NC1 and does not count"
+    assert majority.holds
+    assert majority.measured == "108%"
+    weak = with_root(made_up(after=0.1, last=0.1), 0.5, 0.5, 0.5, 0.5, 1.5)
+    assert [claim.holds for claim in claims([records, weak])[5:]] == [False, False]
+    assert claims([records, weak])[5].measured == "0.5 to 1.5 over 2 seeds"
+    flat = with_root(made_up(after=1.0, last=1.0), 0.1, 0.1, 0.1, 0.1, 0.1)
+    assert [claim.holds for claim in claims([flat])[5:]] == [False, False], "no layer collapses"
+    assert len(claims([records, made_up()])) == 5, "one of the runs lacks it"
+
+
 def test_claims_are_over_all_seeds_and_can_fail():
     def holds(**changed):
         return [claim.holds for claim in claims([made_up(after=0.1, last=0.1), made_up(**changed)])]
@@ -177,8 +252,9 @@ def test_smallest_variant_resumes_exactly(made, tmp_path):
         assert len(record["nc1_after"]) == 6, "five hidden layers and the readout"
         # What a layer puts out, the next is given.
         assert record["nc1_after"][:-1] == pytest.approx(record["nc1_input"][1:], rel=1e-5)
+        assert record["nc1_root"][5] == pytest.approx(record["nc1_right"][5], rel=1e-4)
     assert len(figures(records)) == 4
-    assert len(claims([records])) == 5
+    assert len(claims([records])) == 7
 
 
 @pytest.mark.parametrize("model", ["resnet", "vgg"])
@@ -186,7 +262,7 @@ def test_other_networks_are_trained_and_read_in_their_last_layers(made, tmp_path
     run(dataclasses.replace(TINY, model=model, dataset="cifar10", epochs=1), Run(tmp_path, 0))
     records = Run(tmp_path, 0).records()
     assert [record["arm"] for record in records] == [f"{model} cifar10"] * 2
-    assert len(records[-1]["nc1_right"]) == 6
+    assert len(records[-1]["nc1_right"]) == len(records[-1]["nc1_root"]) == 6
 
 
 def test_divergence_is_told(made, tmp_path):

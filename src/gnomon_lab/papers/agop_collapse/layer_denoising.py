@@ -11,6 +11,7 @@ from gnomon import LayerCollapse, layer_collapse
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Line, Panel
 from gnomon_lab.papers import EXPERIMENTS
+from gnomon_lab.papers.agop_collapse._root import root_collapse
 from gnomon_lab.papers.agop_collapse._shared import (
     LAYERS,
     OTHERS,
@@ -29,6 +30,8 @@ from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, over_seeds
 
 PLACES = {"nc1_input": "Φ, the layer's input", "nc1_right": "SVᵀΦ", "nc1_after": "ReLU(USVᵀΦ), the layer's output"}
 """Where NC1 is measured, in the order in which a layer W = USVᵀ reaches these places."""
+ROOT = "nc1_root"
+"""NC1 behind the root of the AGOP at the layer's input, in place of SVᵀ; records from before 2026-11-29 lack it."""
 FRAMES = {"nc2_etf_after": "a simplex", "nc2_orthogonal_after": "an orthogonal frame"}
 """NC2 of the class means behind each layer, by the frame from which it is the distance; definition 3.1 has both."""
 STRONG = 0.1
@@ -37,13 +40,14 @@ INTRODUCTION = """
 A network with five hidden layers learns to classify images. NC1, the variance within classes over the variance between
 them, falls from layer to layer. Each layer can lower it in two ways: its weight W = USVᵀ can shrink the differences
 within a class, by small singular values, and the ReLU can cut them off. U only rotates. The paper says that most of the
-fall is due to the weight.
+fall is due to the weight. From this and the likeness of W and the average gradient outer product (AGOP) at its input it
+concludes that projection onto the AGOP can collapse classes. What the root of the AGOP does to NC1 is measured, too.
 """
 
 
 def run(config: Config, run: Run) -> None:
     """Trains the network and measures NC1 between the parts of its layers."""
-    train(config, run, {"collapse": collapse})
+    train(config, run, {"collapse": collapse, "root": root_collapse})
 
 
 def collapse(model: nn.Module, x: Tensor, labels: Tensor, memory: int | None) -> LayerCollapse:
@@ -56,9 +60,9 @@ def fall(record: Record, start: str, end: str) -> list[float]:
     return [math.log(a / b) for a, b in zip(record[start], record[end], strict=True)][:LAYERS]
 
 
-def collapsing(record: Record) -> list[tuple[float, float]]:
-    """The fall of log NC1 by the weight and by the whole layer, for each hidden layer that lowers NC1."""
-    parts, wholes = fall(record, "nc1_input", "nc1_right"), fall(record, "nc1_input", "nc1_after")
+def collapsing(record: Record, place: str = "nc1_right") -> list[tuple[float, float]]:
+    """The fall of log NC1 to this place and by the whole layer, for each hidden layer that lowers NC1."""
+    parts, wholes = fall(record, "nc1_input", place), fall(record, "nc1_input", "nc1_after")
     return [(part, whole) for part, whole in zip(parts, wholes, strict=True) if whole > 0]
 
 
@@ -67,15 +71,20 @@ def shares(record: Record) -> list[float]:
     return [part / whole for part, whole in collapsing(record)]
 
 
-def share(record: Record) -> float:
-    """The weight's share of the fall of log NC1 over all hidden layers that lower it; 0 if none does."""
-    falls = collapsing(record)
+def share(record: Record, place: str = "nc1_right") -> float:
+    """The share of the fall to this place in that of log NC1 over all hidden layers that lower it; 0 if none does."""
+    falls = collapsing(record, place)
     return sum(part for part, _ in falls) / sum(whole for _, whole in falls) if falls else 0.0
 
 
 def by_relu(record: Record) -> list[float]:
     """The factor by which U and the ReLU multiply NC1, for each hidden layer."""
     return [math.exp(-value) for value in fall(record, "nc1_right", "nc1_after")]
+
+
+def by_root(record: Record) -> list[float]:
+    """The factor by which the root of the AGOP multiplies NC1, for each hidden layer that lowers NC1."""
+    return [math.exp(-root) for root, _ in collapsing(record, ROOT)]
 
 
 def left(records: Sequence[Record]) -> list[float]:
@@ -89,12 +98,14 @@ def table(records: Sequence[Record]) -> Cells:
     columns = ("", "NC1 of the input", "of SVᵀΦ", "of the output", "by SVᵀ", "by the ReLU", "output before training")
     start, end = records[0], records[-1]
     rows: list[tuple[str, ...]] = []
+    more = {"by the AGOP's root": end, "by it before training": start} if ROOT in start else {}
+    extra = [[math.exp(-value) for value in fall(record, "nc1_input", ROOT)] for record in more.values()]
     for layer, relu in enumerate(by_relu(end)):
         numbers = [end[place][layer] for place in PLACES]
         factors = numbers[1] / numbers[0], relu
-        values = (f"{value:.3g}" for value in (*numbers, *factors, start["nc1_after"][layer]))
-        rows.append((f"layer {layer + 1}", *values))
-    return columns, rows
+        others = (start["nc1_after"][layer], *(column[layer] for column in extra))
+        rows.append((f"layer {layer + 1}", *(f"{value:.3g}" for value in (*numbers, *factors, *others))))
+    return (*columns, *more), rows
 
 
 def summary(records: Sequence[Record]) -> str:
@@ -135,9 +146,11 @@ def layers(records: Sequence[Record]) -> Curves:
 
 def end(records: Sequence[Record]) -> Curves:
     """The three places of each layer, at the end of training and before it."""
+    places = PLACES | ({ROOT: "the root of the AGOP times Φ"} if ROOT in records[0] else {})
     panels = {
         title: tuple(
-            over_layers(label, decimals(record, place), colour) for colour, (place, label) in enumerate(PLACES.items())
+            over_layers(label, decimals(record, place), colour, dashed=place == ROOT)
+            for colour, (place, label) in enumerate(places.items())
         )
         for title, record in (("At the end of training", records[-1]), ("Before training", records[0]))
     }
@@ -145,7 +158,8 @@ def end(records: Sequence[Record]) -> Curves:
         "end",
         f"NC1 from layer to layer, {described(records)}",
         "Each hidden layer from its input over SVᵀΦ to its output: the gap from the first to the second is the "
-        "weight's, that from the second to the third the ReLU's.",
+        "weight's, that from the second to the third the ReLU's. What the root of the AGOP would make of the input is "
+        "dashed, if it was measured.",
         "hidden layer",
         one_scale("log10 of NC1", panels),
         log_x=False,
@@ -158,6 +172,8 @@ def parts(records: Sequence[Record]) -> Curves:
         "What SVᵀ does to NC1": over_epochs(records, partial(factors, start="nc1_input", end="nc1_right")),
         "What the ReLU does to NC1": over_epochs(records, partial(factors, start="nc1_right", end="nc1_after")),
     }
+    if ROOT in records[0]:
+        panels["What the root of the AGOP does"] = over_epochs(records, partial(factors, start="nc1_input", end=ROOT))
     return Curves(
         "parts",
         f"Weight and ReLU, layer by layer, {described(records)}",
@@ -228,6 +244,19 @@ def claims(seeds: Seeds) -> list[Claim]:
         Claim("NC2 progresses strongly only in the very last layer: what is left of it there, and the least elsewhere",
               SOURCE + "section 5", f"at most {STRONG:g} times there alone",
               f"{over_seeds(outputs)}; {over_seeds(others)}", max(outputs) <= STRONG < min(others)),
+        *(of_the_root(ends) if all(ROOT in records[0] for records in seeds) else ()),
+    ]  # fmt: skip
+
+
+def of_the_root(ends: Sequence[Record]) -> list[Claim]:
+    """What the paper infers through the neural feature ansatz: of the root of the AGOP what it measures of SVᵀ."""
+    most = [max(by_root(record), default=1.0) for record in ends]
+    whole = [share(record, ROOT) for record in ends]
+    return [
+        Claim("the AGOP structure decreases within-class variability: its root lowers NC1 where a hidden layer does",
+              SOURCE + "section 5", "below 1 times, the largest", over_seeds(most), max(most) < 1),
+        Claim("over the hidden layers that lower NC1, the root of the AGOP makes the majority of the fall of log NC1",
+              SOURCE + "section 1", "share above 50%", over_seeds(whole, ".0%"), min(whole) > 0.5),
     ]  # fmt: skip
 
 
