@@ -34,6 +34,7 @@ ERRORS = {
         "steer/_input_noise.py:noise_level",
     ),
     *("autodiff/_jacobian_operator.py:TapeProducts._multiply", "autodiff/_parameter_jacobian.py:agree"),
+    "autodiff/_parameter_products.py:multiplier",
     *("autodiff/_layer_gradients.py:_require_finite", "autodiff/_replicas.py:agree"),
     "steer/_input_noise.py:InputNoise.load_state_dict",
     *("measure/_estimates.py:warn_if_inaccurate", "steer/_parameters.py:first_nonfinite", "steer/_sam.py:SAM.uphill"),

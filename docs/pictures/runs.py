@@ -107,6 +107,17 @@ def window_of(run: Run) -> Plane:
     return Plane(x[0], plane_through(*x).directions)
 
 
+def own_over_others(influence: Tensor, labels: Tensor) -> Tensor:
+    """For each of the first training samples, that of the others of its class over that of other classes."""
+    own = labels[: len(influence), None] == labels
+    others = own.clone().fill_diagonal_(fill_value=False)
+    return (
+        torch.where(others, influence, 0).sum(1)
+        / others.sum(1)
+        / (torch.where(own, 0, influence).sum(1) / (~own).sum(1))
+    )
+
+
 def of_grok_digits(start: Run) -> Quantities:
     """What Jacobians, kernels, gradients and linear regions say of it."""
     x, labels = start.train
@@ -137,6 +148,9 @@ def of_grok_digits(start: Run) -> Quantities:
         "kernel": lambda model: gnomon.ntk(model, some),
         "ntk_to_point": lambda model, x: of_its_class(gnomon.ntk_to_point(model, x, x[0])),
         "centroid_rate": lambda model, x, labels: gnomon.centroid_rate(model, some, x, labels, squared_error).abs(),
+        "centroid_influence": lambda model, x, labels: own_over_others(
+            gnomon.centroid_influence(model, some, x, labels, squared_error).abs(), labels
+        ),
         "aligned_jacobian": lambda jacobian, x, labels: cosine(
             jacobian.flatten(1), gnomon.aligned_jacobian(x, labels, 10, 1.0, "mse").flatten(1)
         ),

@@ -42,6 +42,7 @@ PICTURES: dict[str, Picture] = {
     "ntk": curve(DIGITS, "ntk", "CKA with the kernel at the start", ".2f"),
     "ntk_to_point": curve(DIGITS, "ntk_to_point", "kernel, own class / others", ".2f"),
     "centroid_rate": curve(DIGITS, "centroid_rate", "rate (outputs per step), mean size", ".2g", log=True),
+    "centroid_influence": curve(DIGITS, "centroid_influence", "size of influence, own class / others", ".2f"),
     "aligned_jacobian": curve(DIGITS, "aligned_jacobian", "cosine with the aligned Jacobian", ".3f"),
     "robust_radius": curve(DIGITS, "robust_radius", "radius / length, unseen digits", ".3f"),
     "layer_centroids": spectrum(DIGITS, "layer_centroids", "up to layer", "cosine with the digit, mean", ".2f", third),

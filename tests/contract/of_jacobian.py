@@ -58,6 +58,16 @@ def velocity(model, x, train_x, train_labels, loss):
     return torch.stack(found)
 
 
+def velocity_by_sample(model, x, train_x, train_labels, loss):
+    """The same along the descent on the outputs of one training sample, the others held fixed."""
+    logits, columns = model(train_x).detach(), []
+    for p in range(len(train_x)):
+        only = torch.eye(len(train_x), dtype=logits.dtype)[p, :, None]
+        alone = lambda outputs, labels, only=only: loss(torch.lerp(logits, outputs, only), labels)  # noqa: E731
+        columns.append(velocity(model, x, train_x, train_labels, alone))
+    return torch.stack(columns, 1)
+
+
 def affine_piece(function, sample):
     """Slope and offset."""
     slope = torch.autograd.functional.jacobian(lambda s: function(s[None])[0], sample)
@@ -102,6 +112,20 @@ ROWS = [
     Contract(
         gnomon.centroid_rate,
         velocity,
+        lambda s: (
+            of_network(s)
+            | {
+                "train_x": s.normal(8, "d"),
+                "train_labels": torch.arange(8) % s.sizes.k,
+                "loss": functional.cross_entropy,
+            }
+        ),
+        differentiable=False,
+        settings=("train_x", "train_labels", "loss"),
+    ),
+    Contract(
+        gnomon.centroid_influence,
+        velocity_by_sample,
         lambda s: (
             of_network(s)
             | {

@@ -108,7 +108,8 @@ def case(name):
 # Why quantities cannot be had, where they cannot.
 
 EVERYWHERE = dict.fromkeys(
-    ("centroid_rate", "distance_from_start", "fact_table", "ntk_to_point", "start_cka"), "to ask for .*, got"
+    ("centroid_influence", "centroid_rate", "distance_from_start", "fact_table", "ntk_to_point", "start_cka"),
+    "to ask for .*, got",
 )
 CUMULATIVE = ("activation_misalignment", "cumulative_parameters", "truncated_inputs", "truncation_map")
 NO_SEQUENTIAL = EVERYWHERE | dict.fromkeys(

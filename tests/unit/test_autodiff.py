@@ -258,6 +258,7 @@ class Standardising(nn.Module):
         lambda model, x, labels: gnomon.hessian_trace(model, x, labels).value,
         lambda model, x, labels: gnomon.gauss_newton_trace(model, x, labels).value,
         lambda model, x, labels: gnomon.centroid_rate(model, x, x, labels, nn.functional.cross_entropy),
+        lambda model, x, labels: gnomon.centroid_influence(model, x, x, labels, nn.functional.cross_entropy),
         lambda model, x, labels: gnomon.nfa_table(model, x).pearson,
         lambda model, x, labels: GrokAlign(1.0, "exact")(model, x),
         lambda model, x, labels: torch.no_grad()(gnomon.deepfool)(model, x).norm,

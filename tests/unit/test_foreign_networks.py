@@ -83,6 +83,7 @@ def test_parameters_stay_the_same_objects_where_a_function_refuses_too(name):
     before, buffers = held(model), {key: value.clone() for key, value in model.state_dict().items()}
     for function in (
         lambda: gnomon.centroid_rate(model, x, x, LABELS, functional.cross_entropy),
+        lambda: gnomon.centroid_influence(model, x, x, LABELS, functional.cross_entropy),
         lambda: gnomon.layer_collapse(model, x, LABELS),
         lambda: gnomon.nfa_table(model, x),
         lambda: gnomon.deepfool(model, x, max_steps=2),
@@ -322,6 +323,7 @@ def test_samples_that_mix_are_refused(name, equal):
         lambda: gnomon.features(model, x),
         lambda: gnomon.ntk(model, x),
         lambda: gnomon.centroid_rate(model, x, x, LABELS, functional.cross_entropy),
+        lambda: gnomon.centroid_influence(model, x, x, LABELS, functional.cross_entropy),
         lambda: gnomon.AGOP().update(model, x),
         lambda: gnomon.deepfool(model, x),
         lambda: gnomon.layer_collapse(model, x, LABELS),
@@ -379,6 +381,7 @@ def test_inside_inference_mode_and_with_its_tensors():
         lambda x: gnomon.ntk(model, x),
         lambda x: gnomon.ntk_to_point(model, x, x[0]),
         lambda x: gnomon.centroid_rate(model, x, x, LABELS[:6], functional.cross_entropy),
+        lambda x: gnomon.centroid_influence(model, x, x, LABELS[:6], functional.cross_entropy),
         lambda x: gnomon.layer_centroids(model, x).centroid_up_to,
         lambda x: gnomon.layer_collapse(model, x, LABELS[:6]).nc1_before,
     ):
@@ -401,6 +404,7 @@ def test_samples_are_selected_inside_inference_mode():
         lambda: gnomon.gradient_disparity(model, x, labels).value,
         lambda: gnomon.commutator_defect(model, x, labels, batch=5).value,
         lambda: gnomon.centroid_rate(model, x, x, labels, functional.cross_entropy),
+        lambda: gnomon.centroid_influence(model, x, x, labels, functional.cross_entropy),
     ):
         expected = function().detach()
         with torch.inference_mode():

@@ -30,6 +30,16 @@ with torch.no_grad():
     gnomon.input_jacobian(model, x, memory=BUDGET)
 print(highest() - before)
 """
+INFLUENCE = """
+from gnomon.models import mlp
+
+model = mlp((64, 512, 512, 10))
+x, labels, loss = torch.randn(20_000, 64), torch.arange(20_000) % 10, torch.nn.functional.cross_entropy
+gnomon.centroid_influence(model, x[:2], x[:2], labels[:2], loss)
+before = highest()
+gnomon.centroid_influence(model, x[:2], x, labels, loss, memory=BUDGET)
+print(highest() - before)
+"""
 RESULT = 4000 * 10 * 100 * 4
 # A board of 230 x 230 squares, which the padding gives as many corners as some regions of a deep network have.
 REGIONS = """
@@ -115,6 +125,13 @@ def test_looking_for_a_points_region_keeps_to_its_budget():
 def test_slicing_keeps_to_its_budget():
     # With 512 MiB the same takes 100 or more.
     assert peak(SLICE, 16 * 2**20) < 1.15 * 16 * 2**20
+
+
+@pytest.mark.unchecked
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell peaks of memory")
+def test_one_graph_of_training_samples_is_held_at_a_time():
+    # With two it is 0.44 of the budget.
+    assert peak(INFLUENCE, 2**28) < 0.36 * 2**28
 
 
 @pytest.mark.unchecked

@@ -100,6 +100,7 @@ SEVERAL = {
     "ntk": lambda m: gnomon.ntk(m, X),
     "ntk_to_point": lambda m: gnomon.ntk_to_point(m, X, X[0]),
     "centroid_rate": lambda m: gnomon.centroid_rate(m, X, X, LABELS, functional.cross_entropy),
+    "centroid_influence": lambda m: gnomon.centroid_influence(m, X, X, LABELS, functional.cross_entropy),
     "batch_gradients": lambda m: gnomon.batch_gradients(m, X, LABELS),
     "GradientSums.update": lambda m: gnomon.GradientSums().update(m, X, LABELS),
     "gradient_disparity": lambda m: gnomon.gradient_disparity(m, X, LABELS, batches=2),

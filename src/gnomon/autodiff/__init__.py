@@ -1,6 +1,6 @@
 """The only layer of gnomon that differentiates."""
 
-from gnomon.autodiff._descent import centroid_velocity
+from gnomon.autodiff._descent import centroid_influence, centroid_velocity
 from gnomon.autodiff._entrance import entrance_weight, jacobian_gram, projected_norm, require_second_derivative
 from gnomon.autodiff._features import features
 from gnomon.autodiff._gauss_newton_operator import GaussNewtonOperator
@@ -43,6 +43,7 @@ __all__ = [
     "add_gradients",
     "at_positions",
     "by_patches",
+    "centroid_influence",
     "centroid_velocity",
     "chunk_size",
     "compiling",

@@ -1,5 +1,6 @@
-"""What full-batch gradient descent does to the slope of the summed outputs."""
+"""What full-batch gradient descent does to the slope of the summed outputs, and each training sample's part in it."""
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 import torch
@@ -8,9 +9,10 @@ from torch import Tensor, nn
 
 from gnomon._budget import budget_of
 from gnomon._precision import outside_inference
-from gnomon.autodiff._loss_gradients import Loss, loss_gradient
+from gnomon.autodiff._loss_gradients import Loss, loss_gradient, output_gradient
 from gnomon.autodiff._memory import chunk_size
 from gnomon.autodiff._parameter_jacobian import differentiable, trainable, vector_parameter_jacobian
+from gnomon.autodiff._parameter_products import multiplier
 from gnomon.autodiff._run import run
 from gnomon.autodiff._second_derivatives import only_once
 from gnomon.autodiff._single_steps import in_single_steps
@@ -73,15 +75,66 @@ def _slope(
         logits = run(model, leaf)
         gradient = vector_parameter_jacobian(logits, parameters, torch.ones_like(logits), create_graph=True)
         moved = torch.stack([(gradient[name] * part).sum().to(x.device) for name, part in direction.items()]).sum()
-        if not moved.requires_grad:
-            return torch.zeros_like(x)
-        # torch prunes the node that would raise the error, and gives a wrong gradient instead.
-        if any(node.name() == "torch::autograd::Error" for node in uses_of(moved)):
-            raise only_once("one differentiable once only")
-        try:
-            (slope,) = torch.autograd.grad(moved, leaf, create_graph=create_graph, materialize_grads=True)
-        except torch.OutOfMemoryError:
-            raise
-        except RuntimeError as error:
-            raise only_once(str(error)) from error
+        (slope,) = _again(moved, [leaf], create_graph=create_graph)
         return slope
+
+
+def centroid_influence(
+    model: nn.Module,
+    x: Float[Tensor, "n *d"],
+    train_x: Float[Tensor, "m *d"],
+    train_labels: Tensor,
+    loss: Loss,
+    *,
+    memory: int | None,
+) -> Float[Tensor, "n m"]:
+    r"""What each training sample adds to the motion of each inner product: $-(\nabla_{f(x_p)}L)^\top J_pg_i$.
+
+    $J_p = \partial_\theta f(x_p)$ is multiplied by $g_i = \nabla_\theta\langle x_i, \mu_{x_i}\rangle$ for as many
+    training samples at once as fit into memory. Without a graph.
+
+    Raises:
+        ShapeError, RangeError, UnsupportedModuleError: as `centroid_velocity`.
+    """
+    parameters = trainable(model, x)
+    x, train_x, train_labels = (outside_inference(given) for given in (x, train_x, train_labels))
+    # Products with the Jacobians are passes through a graph of a graph, too.
+    size = chunk_size(model, train_x, memory=max(1, budget_of(memory) // 3))
+    with differentiable(recording=False):
+        logits = torch.cat([run(model, part) for part in torch.split(train_x, size)])
+    columns = []
+    with differentiable(recording=True):
+        residual = output_gradient(logits.requires_grad_(), train_labels, loss, create_graph=False)
+        for part, descent in zip(torch.split(train_x, size), torch.split(-residual, size), strict=True):
+            multiply = multiplier(model, parameters, part)
+            rows = [(multiply(_ascent(model, parameters, sample)) * descent).sum(1) for sample in torch.split(x, 1)]
+            columns.append(torch.stack(rows))
+            del multiply  # or its graph would stay in memory beside the next
+    return torch.cat(columns, dim=1).to(x.device)
+
+
+def _ascent(model: nn.Module, parameters: dict[str, Tensor], x: Float[Tensor, "1 *d"]) -> dict[str, Tensor]:
+    """The gradient of a sample's inner product with its centroid, by the parameters' names."""
+    leaf = x.detach().requires_grad_()
+    (centroid,) = torch.autograd.grad(run(model, leaf).sum(), leaf, create_graph=True, materialize_grads=True)
+    gradient = _again((centroid * x).sum(), list(parameters.values()), create_graph=False)
+    return dict(zip(parameters, gradient, strict=True))
+
+
+def _again(derivative: Tensor, at: list[Tensor], *, create_graph: bool) -> Sequence[Tensor]:
+    """The gradient of a sum of derivatives; zero if they are constant.
+
+    Raises:
+        UnsupportedModuleError: if a layer has no second derivative.
+    """
+    if not derivative.requires_grad:
+        return [torch.zeros_like(tensor) for tensor in at]
+    # torch prunes the node that would raise the error, and gives a wrong gradient instead.
+    if any(node.name() == "torch::autograd::Error" for node in uses_of(derivative)):
+        raise only_once("one differentiable once only")
+    try:
+        return torch.autograd.grad(derivative, at, create_graph=create_graph, materialize_grads=True)
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        raise only_once(str(error)) from error

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 import torch
-from jaxtyping import Shaped
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from gnomon import _checks
@@ -40,14 +40,7 @@ def loss_gradient(
         logits = torch.cat([run(model, part) for part in parts])
     with differentiable(recording=True):
         at = logits if create_graph else logits.detach().requires_grad_()
-        value: object = loss(at, labels)
-        if not isinstance(value, Tensor) or value.numel() != 1:
-            got = f"shape {_checks.shape_of(value)}" if isinstance(value, Tensor) else type(value).__name__
-            raise ShapeError("loss", "one number", got, "Take the mean over the samples.")
-        require_slope(value)
-        (residual,) = torch.autograd.grad(
-            value.sum(), at, retain_graph=True, create_graph=create_graph, materialize_grads=True
-        )
+        residual = output_gradient(at, labels, loss, create_graph=create_graph)
         if once:
             return _through(logits, parameters, residual, create_graph=create_graph)
         total: dict[str, Tensor] = {}
@@ -55,6 +48,26 @@ def loss_gradient(
             products = _through(run(model, part), parameters, v, create_graph=False)
             total = {name: total[name] + product if total else product for name, product in products.items()}
         return total
+
+
+def output_gradient(
+    at: Float[Tensor, "m c"], labels: Tensor, loss: Loss, *, create_graph: bool
+) -> Float[Tensor, "m c"]:
+    """The gradient of the loss with respect to outputs that require gradients; called while autograd records.
+
+    Raises:
+        ShapeError: if the loss is not a single number.
+        RangeError: at NaN or infinity in the loss, or if it has no graph.
+    """
+    value: object = loss(at, labels)
+    if not isinstance(value, Tensor) or value.numel() != 1:
+        got = f"shape {_checks.shape_of(value)}" if isinstance(value, Tensor) else type(value).__name__
+        raise ShapeError("loss", "one number", got, "Take the mean over the samples.")
+    require_slope(value)
+    (gradient,) = torch.autograd.grad(
+        value.sum(), at, retain_graph=True, create_graph=create_graph, materialize_grads=True
+    )
+    return gradient
 
 
 def require_slope(value: Tensor) -> None:

@@ -6,7 +6,13 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from gnomon.autodiff._parameter_jacobian import differentiable, mixture, single_gradients, vector_parameter_jacobian
+from gnomon.autodiff._parameter_jacobian import (
+    differentiable,
+    mixture,
+    require_gradient,
+    single_gradients,
+    vector_parameter_jacobian,
+)
 from gnomon.autodiff._run import run
 
 Multiply = Callable[[Mapping[str, Tensor]], Tensor]
@@ -47,6 +53,7 @@ def multiplier(model: nn.Module, parameters: Mapping[str, Tensor], x: Shaped[Ten
     backward pass for each sample and output is used instead.
     """
     logits = run(model, x)
+    require_gradient(logits)
     v = torch.zeros_like(logits, requires_grad=True)
     products = vector_parameter_jacobian(logits, parameters, v, create_graph=True)
     along = {name: product for name, product in products.items() if product.requires_grad}

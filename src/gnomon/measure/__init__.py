@@ -44,6 +44,7 @@ from gnomon.measure.gradients._gradient_norm import gradient_norm
 from gnomon.measure.gradients._gradient_sums import BatchGradients, GradientSums
 from gnomon.measure.jacobian._centroid import centroid
 from gnomon.measure.jacobian._centroid_alignment import centroid_alignment
+from gnomon.measure.jacobian._centroid_influence import centroid_influence
 from gnomon.measure.jacobian._centroid_inner_product import centroid_inner_product
 from gnomon.measure.jacobian._centroid_rate import centroid_rate
 from gnomon.measure.jacobian._explained_variance_ratio import explained_variance_ratio
@@ -103,6 +104,7 @@ __all__ = [
     "central_path_distance",
     "centroid",
     "centroid_alignment",
+    "centroid_influence",
     "centroid_inner_product",
     "centroid_rate",
     "class_moments",
