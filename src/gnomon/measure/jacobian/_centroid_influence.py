@@ -23,8 +23,8 @@ def centroid_influence(
 
     Reading:
         Low, high: Far from 0 for samples that pull hard; above 0 for those that raise the inner product.
-        Generalising: On digits that of others of a digit's class has 2.21 times the size of that of other classes in a
-            network that generalises, 1.49 times in one that memorised, 1.45 times in both at the start.
+        Generalising: In a network that generalises, digits of a digit's own class end up pulling 2.21 times as hard as
+            those of other classes, in one that memorised 1.49 times, as at the start of both (1.45).
         Misleads: Its sign, which does not tell the classes apart. It is late: 1.48 times when 92.7 % of unseen digits
             are recognised.
 
