@@ -39,10 +39,14 @@ coverage: .venv/test        ## which lines no test runs in its own process, in c
 	$(BIN)/python -m pytest -n 2 --cov=gnomon --cov=gnomon_lab --cov-report=xml --cov-report=term-missing:skip-covered > coverage.txt; \
 	code=$$?; tail -n 3 coverage.txt; exit $$code
 
+LOWEST = uv pip install --quiet --python .lowest --resolution lowest-direct --torch-backend cpu 'pytest>=8' 'pytest-timeout>=2.3' 'beartype>=0.19' 'import-linter>=2.1'
+LOWEST_TESTS = .lowest/bin/python -m pytest -p no:cacheprovider -o filterwarnings=
 lowest:                     ## the lowest versions that pyproject.toml allows, without integrations, in an environment of its own; needs uv
 	uv venv --quiet --clear --python 3.11 .lowest
-	uv pip install --quiet --python .lowest --resolution lowest-direct --torch-backend cpu -e '.[plot,lab,data,pandas]' 'datasets==3.*' 'pyarrow==15.*' 'pytest>=8' 'pytest-timeout>=2.3' 'beartype>=0.19' 'import-linter>=2.1'
-	.lowest/bin/python -m pytest tests/unit --ignore=tests/unit/test_docs.py --ignore=tests/unit/test_notebooks.py -p no:cacheprovider -o filterwarnings=
+	$(LOWEST) -e '.[attack,lab,data]' 'datasets==3.*' 'pyarrow==15.*'
+	$(LOWEST_TESTS) tests/lab --ignore=tests/lab/test_sweep.py --ignore=tests/lab/test_soak.py
+	$(LOWEST) -e '.[plot,data,pandas]' 'scikit-learn==1.6.*' 'datasets==3.*' 'pyarrow==15.*' torch==2.8.0
+	$(LOWEST_TESTS) tests/unit --ignore=tests/unit/test_docs.py --ignore=tests/unit/test_notebooks.py
 	rm -rf .lowest
 
 MINUTES ?= 60

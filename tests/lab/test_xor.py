@@ -140,7 +140,7 @@ def test_training_in_the_subspace_is_training():
         optimizer = torch.optim.SGD(model.parameters(), 0.1, weight_decay=0.1)
         for _ in range(30):
             logits, penalty = GrokAlign(0.1).logits_and_penalty(model, x)
-            loss = nn.functional.mse_loss(logits, 2.0 * labels[:, None] - 1) + penalty
+            loss = nn.functional.mse_loss(logits, 2 * labels[:, None].to(x) - 1) + penalty
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

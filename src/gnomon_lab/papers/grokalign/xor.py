@@ -82,7 +82,7 @@ def run(config: Config, run: Run) -> None:
     kick = off_signal(points[1].x, generator)
     model = mlp((config.dimension, config.width, 1), generator=generator).double()
     basis = into_subspace(model, points[0].x)
-    train, test = ((x @ basis, 2.0 * labels[:, None] - 1) for x, labels in points)
+    train, test = ((x @ basis, 2 * labels[:, None].to(x) - 1) for x, labels in points)
     kick = kick @ basis
     seen = {"train": train, "test": test} | {f"noise {s}": (test[0] + s * kick, test[1]) for s in NOISES}
     for arm in ARMS:
