@@ -43,9 +43,9 @@ LOWEST = uv pip install --quiet --python .lowest --resolution lowest-direct --to
 LOWEST_TESTS = .lowest/bin/python -m pytest -p no:cacheprovider -o filterwarnings=
 lowest:                     ## the lowest versions that pyproject.toml allows, without integrations, in an environment of its own; needs uv
 	uv venv --quiet --clear --python 3.11 .lowest
-	$(LOWEST) -e '.[attack,lab,data]' 'datasets==3.*' 'pyarrow==15.*'
+	$(LOWEST) -e '.[attack,data,lab,pandas]' 'datasets==3.*' 'pyarrow==15.*'
 	$(LOWEST_TESTS) tests/lab --ignore=tests/lab/test_sweep.py --ignore=tests/lab/test_soak.py
-	$(LOWEST) -e '.[plot,data,pandas]' 'scikit-learn==1.6.*' 'datasets==3.*' 'pyarrow==15.*' torch==2.8.0
+	$(LOWEST) -e '.[data,pandas,plot]' 'scikit-learn==1.6.*' 'datasets==3.*' 'pyarrow==15.*' torch==2.8.0
 	$(LOWEST_TESTS) tests/unit --ignore=tests/unit/test_docs.py --ignore=tests/unit/test_notebooks.py
 	rm -rf .lowest
 
