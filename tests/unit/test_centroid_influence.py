@@ -26,6 +26,7 @@ def alone(loss, n):
     return lambda logits, labels: loss(logits, labels) / n
 
 
+@pytest.mark.unchecked
 @pytest.mark.parametrize("memory", [None, 20_000, 1])
 @pytest.mark.parametrize("loss", [functional.cross_entropy, squared_error, spread])
 @pytest.mark.parametrize("name", BUILDERS)
@@ -75,6 +76,7 @@ def test_corollary_11_term_by_term_of_the_centroids_too():
     torch.testing.assert_close(measured, motion[0], rtol=1e-5, atol=1e-8)
 
 
+@pytest.mark.unchecked
 @pytest.mark.parametrize(
     ("widths", "loss", "expected"),
     [

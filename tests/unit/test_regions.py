@@ -392,11 +392,13 @@ def test_edges_name_the_maximum_that_made_them():
     model[0].weight.data = torch.tensor([[1.0, 0], [0, 0], [0, 1], [0, 0]]).double()
     model[0].bias.data = torch.tensor([0.0, 0, 0, 0.5]).double()
     regions = slice_regions(model, FLAT, SQUARE)
-    layer, unit = regions.unit_of(regions.polygons.labels)
+    layer, unit = regions.unit_of(regions.polygons.labels.flatten())
     for place, level in ((0, 0.0), (1, 0.5)):
         its = (layer == 1) & (unit == place)
         assert its.sum() == 4
-        torch.testing.assert_close(regions.polygons.vertices[its][:, place], torch.full((4,), level).double())
+        torch.testing.assert_close(
+            regions.polygons.vertices.flatten(0, 1)[its][:, place], torch.full((4,), level).double()
+        )
     assert [part.tolist() for part in regions.unit_of(torch.tensor([-1, (3 << 40) + 1000]))] == [[-1, 3], [-1, 1000]]
 
 
