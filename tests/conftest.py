@@ -1,6 +1,8 @@
 import functools
 import gc
+import inspect
 import os
+from collections import Counter
 from pathlib import Path
 
 import jaxtyping
@@ -13,6 +15,9 @@ torch.set_num_threads(1)
 
 
 UNITS = Path(__file__).parent / "unit"
+# Calls of one function in one test whose shapes are checked; those of a loop, of which there are thousands, are alike.
+CHECKED = 5
+calls: Counter[object] = Counter()
 
 
 def pytest_configure(config):
@@ -24,7 +29,7 @@ def pytest_configure(config):
 def _where_named(jaxtyped, *context, **typechecker):
     """What the import hook writes above every function and class of gnomon."""
     checked = jaxtyped(*context, **typechecker)
-    return checked if context else lambda each: checked(each) if _names_shapes(each) else each
+    return checked if context else lambda each: _at_first(each, checked(each)) if _names_shapes(each) else each
 
 
 def _names_shapes(each):
@@ -33,9 +38,25 @@ def _names_shapes(each):
     return "<locals>" not in function.__qualname__ and any("jaxtyping." in repr(kind) for kind in kinds)
 
 
+def _at_first(each, checked):
+    """The function with its first calls checked; a class or a property as it is, checked."""
+    if not inspect.isfunction(each):
+        return checked
+
+    @functools.wraps(each)
+    def called(*args, **kwargs):
+        if jaxtyping.config.jaxtyping_disable or calls[each] == CHECKED:
+            return each(*args, **kwargs)
+        calls[each] += 1
+        return checked(*args, **kwargs)
+
+    return called
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
     """Shapes are checked in the tests of units, but for those that are marked."""
+    calls.clear()
     marked = item.get_closest_marker("bad_input") or item.get_closest_marker("unchecked")
     jaxtyping.config.update("jaxtyping_disable", UNITS not in item.path.parents or marked is not None)
     return (yield)

@@ -311,7 +311,7 @@ def test_workers_have_the_environment_of_the_moment(tmp_path, monkeypatch):
 
 def test_dask(made_up, tmp_path):
     """A scheduler and two workers on loopback."""
-    with LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None) as cluster:
+    with LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=":0") as cluster:
         where = cluster.scheduler_address.replace("tcp", "dask")
         tasks = tasks_of(made_up, tmp_path, fail=(1,))
         with open_executor(where, None, 1, tmp_path) as executor:
@@ -363,7 +363,7 @@ def test_what_cannot_be_is_one_sentence(on, workers, message, tmp_path, monkeypa
 
 
 def test_a_dask_cluster_without_workers_is_named(tmp_path):
-    with LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address=None) as cluster:
+    with LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address=":0") as cluster:
         where = cluster.scheduler_address.replace("tcp", "dask")
         with (
             pytest.raises(DataError, match=r"expected dask workers at 127.*, got none\. Start `dask worker 127"),

@@ -29,7 +29,7 @@ def python(where, *arguments):
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=where,
-        env={"PYTHONPATH": f"{where / 'src'}:{where}"},
+        env={"PYTHONPATH": f"{where / 'src'}:{where}", "OMP_NUM_THREADS": "1"},
         text=True,
         capture_output=True,
     )
@@ -38,7 +38,7 @@ def python(where, *arguments):
 @pytest.mark.unchecked
 def test_two_files_add_a_quantity(tmp_path):
     for part in ("src", "tests", "docs", "tools"):
-        shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__", "assets"))
+        shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("assets"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     page = (ROOT / "docs" / "adding.md").read_text(encoding="utf-8")
     files = re.findall(r'^```python title="([^"]+)"\n(.*?)^```', page, re.DOTALL | re.MULTILINE)

@@ -1,5 +1,7 @@
 """Warnings name the user's line, not one of gnomon's or of a wrapper's."""
 
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -35,7 +37,9 @@ def a_quantity_without_a_value(path):
     "warned", [too_few_passes, a_class_without_samples, a_line_cut_short, a_quantity_without_a_value]
 )
 def test_a_warning_names_the_line_of_the_user(warned, tmp_path, monkeypatch):
-    monkeypatch.setattr(_warn, "OURS", (*_warn.OURS, "jaxtyping"))  # a wrapper around them in tests alone
+    # Wrappers around gnomon's functions in tests alone.
+    monkeypatch.setattr(_warn, "OURS", (*_warn.OURS, "jaxtyping"))
+    monkeypatch.setattr(sys.modules["tests.conftest"], "__name__", "jaxtyping")
     with pytest.warns((RuntimeWarning, UserWarning)) as said:
         warned(tmp_path / "run.jsonl")
     assert {warning.filename for warning in said} == {__file__}

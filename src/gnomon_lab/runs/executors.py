@@ -6,7 +6,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing import get_context, parent_process
@@ -140,11 +140,10 @@ class OwnProcess:
     """A call in a new process, which ends with this one."""
 
     def __init__(self, work: Callable[[], object]) -> None:
-        pool = ProcessPoolExecutor(1, _processes(), _begin, (dict(os.environ),))
+        self._pool = ProcessPoolExecutor(1, _processes(), _begin, (dict(os.environ),))
         _deafen()
-        self._pid = pool.submit(os.getpid).result()
-        self._future = pool.submit(work)
-        pool.shutdown(wait=False)
+        self._pid = self._pool.submit(os.getpid).result()
+        self._future = self._pool.submit(work)
 
     def done(self) -> bool:
         """Whether it has ended, successfully or not."""
@@ -152,13 +151,14 @@ class OwnProcess:
 
     def result(self) -> object:
         """What it returned; raises what it raised, or BrokenProcessPool if the process died."""
+        self._pool.shutdown()
         return self._future.result()
 
     def cancel(self) -> None:
         """Ends the process, which may be ended at any moment."""
         with suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGTERM)
-        wait([self._future])
+        self._pool.shutdown()
 
 
 def _processes() -> BaseContext:
