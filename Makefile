@@ -13,8 +13,9 @@ run: .venv/run              ## train the first experiment and write its report
 exports: .venv/run          ## the tables of what is public, which follow from the files of gnomon.measure
 	$(BIN)/python tools/exports.py
 
+# Three workers also on two cores: many tests wait for processes of their own.
 test: .venv/test            ## all tests, those of units with the shapes checked at run time
-	$(BIN)/python -m pytest -n 2 --dist worksteal --jaxtyping-packages=gnomon,beartype.beartype
+	$(BIN)/python -m pytest -n 3 --dist worksteal --jaxtyping-packages=gnomon,beartype.beartype
 
 notebooks: .venv/dev        ## execute those of docs/notebooks, in two minutes, and keep what they print and draw
 	OMP_NUM_THREADS=1 $(BIN)/python tools/notebooks.py

@@ -65,7 +65,7 @@ def test_seconds_that_grow_on_a_line_are_exact(monkeypatch):
 PEAK = """
 from gnomon.models import mlp
 quantities = [gnomon.jacobian_norm, gnomon.row_alignment]
-x = torch.randn(1000, 784)
+x = torch.randn(300, 784)
 gnomon.Probe(mlp((784, 20, 20)), x[:4], quantities).read()
 probe = gnomon.Probe(mlp((784, 2000, 20)), x, quantities)
 before = highest()

@@ -64,20 +64,23 @@ def ascend(build, start, x):
 
 
 @pytest.mark.unchecked
-@pytest.mark.parametrize("c", [(3.0, 1.0, -2.0), (-1.0, -2.0, -4.0), (1.0, 0.999, 0.0), (1.0, 0.0, 0.0)])
-def test_theorem_3_no_other_direction_survives_more(c):
-    x, c = normal(5).expand(20, 5), torch.tensor(c, dtype=torch.float64)
+def test_theorem_3_no_other_direction_survives_more():
+    x = normal(5)
+    entries = [(3.0, 1.0, -2.0), (-1.0, -2.0, -4.0), (1.0, 0.999, 0.0), (1.0, 0.0, 0.0)]
+    many = normal(20000, 5, seed=1)
+    for c in entries:
+        random = torch.tensor(c).double()[:, None] * many[:, None]
+        assert ratio(random, x.expand(20000, 5)).max() <= 1
+    # Twenty starts for each, all at once.
+    c = torch.tensor(entries).double().repeat_interleave(20, 0)
+    some = (many[:20] * (many[:20] @ x).sign()[:, None]).repeat(4, 1)
 
     def rank_one(v):
-        return c[:, None] * (v / v.norm(dim=1, keepdim=True))[:, None] * x.norm()
+        return c[:, :, None] * (v / v.norm(dim=1, keepdim=True))[:, None] * x.norm()
 
-    many = normal(20000, 5, seed=1)
-    some = many[:20] * (many[:20] @ x[0]).sign()[:, None]
-    random = c[:, None] * many[:, None]
-    assert ratio(random, x[:1].expand(20000, 5)).max() <= 1
-    best = ascend(rank_one, some, x)
-    torch.testing.assert_close(ratio(best, x), torch.ones(20).double(), rtol=0, atol=1e-4)
-    torch.testing.assert_close(best, rank_one(x), rtol=0, atol=0.05)
+    best = ascend(rank_one, some, x.expand(80, 5))
+    torch.testing.assert_close(ratio(best, x.expand(80, 5)), torch.ones(80).double(), rtol=0, atol=1e-4)
+    torch.testing.assert_close(best, rank_one(x.expand(80, 5)), rtol=0, atol=0.05)
 
 
 @pytest.mark.unchecked
