@@ -269,7 +269,7 @@ def class_labels(labels: Tensor, samples: int, classes: int) -> None:
         raise ShapeError("labels", f"shape {expected}", got, advice)
     if classes == 1 and not labels.is_floating_point() and labels.min() >= 0 and labels.max() == 1:
         raise RangeError("labels", "class 0 alone, since there is one output", "0 to 1", ONE_LOGIT)
-    if labels.is_floating_point() or labels.min() < 0 or labels.max() >= classes:
+    if labels.is_floating_point() or labels.min() < 0 or labels.max().long() >= classes:
         raise RangeError(
             "labels",
             f"classes 0 to {classes - 1}",

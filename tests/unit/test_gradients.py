@@ -265,6 +265,14 @@ def test_few_samples_and_little_memory():
     assert half.norm.dtype == torch.float32
 
 
+def test_losses_of_a_batch_add_up_to_more_than_half_precision_holds():
+    model, x, targets = nn.Linear(4, 1).half(), normal(4096, 4).half(), torch.full((4096, 1), 20.0).half()
+    half = gnomon.batch_gradients(model, x, targets, batches=2, loss="mse")
+    given = model.float(), x.float(), targets.float()
+    assert gnomon.training_loss(model(given[1]), given[2], loss="mse").sum() > 2**17
+    torch.testing.assert_close(half.norm, gnomon.batch_gradients(*given, batches=2, loss="mse").norm, rtol=2e-3, atol=0)
+
+
 @pytest.mark.bad_input
 def test_sizes_are_whole_numbers_of_any_kind():
     model, x, labels = case()

@@ -89,6 +89,19 @@ def test_nearest_mean_is_the_plain_loop(offset, dtype):
     torch.testing.assert_close(nearest_mean_disagreement(images, agrees, moments), torch.zeros(200, dtype=dtype))
 
 
+@pytest.mark.parametrize("apart", [1e-2, 1e-4])
+def test_nearest_mean_of_two_classes_far_from_a_third(apart):
+    """In float32, where the products of the features lack the digits in which the two differ."""
+    labels, means = torch.arange(3000) % 3, torch.zeros(3, 8).double()
+    means[:, 0], means[1, 1] = torch.tensor([1e3, 1e3, -1e3]), 1e3 * apart
+    features = (means[labels] + 50 * apart * normal(3000, 8)).float()
+    distances = torch.cdist(features.double(), means, compute_mode="donot_use_mm_for_euclid_dist")
+    assert (distances.argmin(1) == labels).all()
+    logits = torch.nn.functional.one_hot(labels, 3).float()
+    disagree = nearest_mean_disagreement(features, logits, class_moments(features, labels, 3))
+    torch.testing.assert_close(disagree, torch.zeros(3000))
+
+
 @pytest.mark.parametrize("k", [2, 3, 10])
 @pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
 def test_all_is_zero_at_the_collapse(k, size):

@@ -52,6 +52,17 @@ def labels():
     return found.masked_fill(normal(N, T, seed=1) > 0.8, -100)
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16])
+def test_bytes_are_labels_of_which_none_is_ignored(dtype):
+    """In uint8 -100 would be 156, and 256 classes none."""
+    x, labels = torch.eye(256), torch.arange(256, dtype=dtype)
+    layer = nn.Linear(256, 256)
+    sequences = nn.Sequential(nn.Unflatten(1, (1, 256)), layer)
+    assert Probe(layer, (x, labels), [accuracy]).read().values["accuracy"].shape == (256,)
+    reading = Probe(sequences, (x, labels[:, None]), [accuracy], positions="all").read()
+    assert reading.values["accuracy"].shape == (256,)
+
+
 COLLAPSE = [gnomon.nc1, gnomon.nc1_trace_ratio, gnomon.equinorm, gnomon.maximal_equiangularity, gnomon.nc2_etf]
 OF_ROWS = [accuracy, *COLLAPSE, gnomon.self_duality, gnomon.nearest_mean_disagreement]
 

@@ -5,8 +5,10 @@ import torch
 from torch import nn
 
 import gnomon
+from gnomon.autodiff import forward, jacobian_gram
 from gnomon.errors import RangeError
 from gnomon.models import mlp
+from tests.drawn import normal
 from tests.zoo import BUILDERS, zoo
 
 
@@ -43,6 +45,17 @@ def test_a_dead_network_has_zeros_with_zero_gradients():
     torch.testing.assert_close(values, torch.zeros(5, 2))
     for grad in torch.autograd.grad(values.sum(), list(model.parameters()), materialize_grads=True):
         torch.testing.assert_close(grad, torch.zeros_like(grad))
+
+
+@pytest.mark.parametrize(("widths", "side"), [((10, 4, 3), 3), ((10, 4, 9), 9), ((10, 4, 30), 10), ((3, 5, 4), 3)])
+def test_gram_matrices_are_of_the_smaller_side(widths, side):
+    """Also behind a narrower first layer, where outputs are more than inputs."""
+    model, x = mlp(widths, generator=torch.Generator().manual_seed(0)).double(), normal(5, widths[0])
+    products, scale = jacobian_gram(forward(model, x))
+    assert products.shape == (5, side, side)
+    expected = torch.linalg.svdvals(gnomon.input_jacobian(model, x))
+    torch.testing.assert_close((products.diagonal(dim1=1, dim2=2).sum(1)).sqrt() * scale, expected.norm(dim=1))
+    torch.testing.assert_close(gnomon.singular_values(model, x), expected, rtol=1e-6, atol=1e-6)
 
 
 def test_norm_and_pc1_follow_from_them():

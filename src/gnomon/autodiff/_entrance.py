@@ -76,7 +76,7 @@ def jacobian_gram(tape: Tape) -> tuple[Float[Tensor, "n q q"], Float[Tensor, "n"
     of W instead of $WW^\top$ would keep the digits, and takes up to half as long again.
     """
     found = linear_entrance(tape)
-    if found is None or len(found[1]) >= tape.x[0].numel():
+    if found is None or max(len(found[1]) + 1, tape.logits.shape[1]) > tape.x[0].numel():
         return scaled_gram(in_single(tape.jacobian().reshape(*tape.logits.shape, -1)))
     edge, weight = found
     n, c = tape.logits.shape

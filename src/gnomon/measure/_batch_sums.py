@@ -62,10 +62,9 @@ class BatchSums:
                 rows, batch = order[turn::count], (start + turn) % count
                 some = x[rows.to(x.device)], labels[rows.to(labels.device)]
                 known = sums[batch]
-                for name, part in loss_gradient(
-                    model, parameters, *some, self._total, size, create_graph=False
-                ).items():
-                    wide = in_single(part)
+                scaled = loss_gradient(model, parameters, *some, self._scaled_sum, size, create_graph=False)
+                for name, part in scaled.items():
+                    wide = in_single(part) * _scale(len(rows))
                     known[name] = known[name] + wide if name in known else wide
                 sizes[batch] += len(rows)
         self._sums, self._sizes = sums, sizes
@@ -89,8 +88,13 @@ class BatchSums:
         _checks.finite(gradient=torch.cat([norm[None].to(dtype), apart]))
         return torch.tensor(sizes, device=norm.device), norm.to(dtype), apart, along.to(dtype)
 
-    def _total(self, logits: Float[Tensor, "n c"], labels: Real[Tensor, "n *y"]) -> Float[Tensor, ""]:
-        return sample_losses(self._loss, logits, labels).sum()
+    def _scaled_sum(self, logits: Float[Tensor, "n c"], labels: Real[Tensor, "n *y"]) -> Float[Tensor, ""]:
+        return sample_losses(self._loss, in_single(logits), labels).sum() / _scale(len(logits))
+
+
+def _scale(samples: int) -> int:
+    """A power of two near the root of their number, over which half precision holds their sum as well as each."""
+    return 1 << samples.bit_length() // 2
 
 
 def _length(parts: list[Float[Tensor, "*b"]]) -> Float[Tensor, "*b"]:

@@ -126,7 +126,7 @@ class Samples:
         if self._position is None or "labels" not in batch:
             return batch
         labels = self._position.of_labels(batch["labels"])
-        there = labels != IGNORED
+        there = labels.long() != IGNORED
         some = batch | {"labels": labels}
         return some if there.all() else {name: value[there.to(value.device)] for name, value in some.items()}
 

@@ -27,7 +27,7 @@ def rows_of(seen: Mapping[str, Any], labels: Int[Tensor, "n *t"] | None, positio
     if labels is None:
         return rows
     its = positions.of_labels(labels).flatten()
-    there = its != IGNORED
+    there = its.long() != IGNORED
     rows["labels"] = its
     return rows if there.all() else {name: value[there] for name, value in rows.items()}
 

@@ -5,12 +5,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision, in_single
+from gnomon._precision import full_precision
 from gnomon.errors import ShapeError
 from gnomon.measure.collapse._class_moments import ClassMoments
 
-_FAR = 10
-"""How many times as far as the means lie apart a common mean may be from the origin before it is subtracted."""
+_HELD = 2**20
+"""Numbers of a block of features or scores that is held in float64."""
 
 
 @full_precision
@@ -28,8 +28,8 @@ def nearest_mean_disagreement(
     $\mathbf{1}\{\operatorname{argmax}_c f_c(x) \ne \operatorname{argmin}_c\|h(x) - \mu_c\|\}$
 
     The nearest mean has the largest $\langle h - \mu_G, \mu_c - \mu_G\rangle - \tfrac12\|\mu_c - \mu_G\|^2$: one
-    product for all classes. A large common mean is subtracted from the features first, and costs no more digits than
-    rounding them does.
+    product for all classes, in float64, so that a large common mean, or a class far from two that lie close together,
+    costs no more digits than rounding the features does.
 
     Source:
         Papyan, Han, Donoho, arXiv:2008.08186, figure 7, which is figure 8 of Han, Papyan, Donoho, arXiv:2106.02073:
@@ -40,8 +40,7 @@ def nearest_mean_disagreement(
         class_moments: the layer's class moments, on the training samples or on these. A class that has no samples there
             is never the nearest, so that where the network chooses it, they disagree.
     Returns:
-        0 or 1 per sample, in the features' dtype, in which the distances are also compared (half precision in float32).
-        Invariant under scaling, shift and rotation of features and means.
+        0 or 1 per sample, in the features' dtype. Invariant under scaling, shift and rotation of features and means.
     Raises:
         ShapeError: if features, logits and moments disagree in samples, classes or width.
         EmptyError: if there are no samples.
@@ -67,13 +66,12 @@ def nearest_mean_disagreement(
                 "Pass the moments of the same layer.",
             )
     there = class_moments.present()
-    rows, centred, middle = in_single(rows), there.centred_means, there.global_mean
-    if torch.linalg.vector_norm(middle) > _FAR * torch.linalg.vector_norm(centred, dim=1).amax():
-        # Products with features this far from the origin would round at their size.
-        origin = middle.to(rows.dtype)
-        rows, middle = rows - origin, there.weights @ there.relative_to(origin)
+    origin, centred = there.global_mean, there.centred_means.double()
+    middle = there.weights.double() @ there.relative_to(origin).double()
     offset = centred @ middle + centred.square().sum(1) / 2
-    nearest = torch.addmm(-offset.to(rows.dtype), rows, centred.to(rows.dtype).mT).argmax(1)
+    blocks = torch.split(rows, max(1, _HELD // max(centred.shape)))
+    scores = (torch.addmm(-offset, block.double() - origin.double(), centred.mT) for block in blocks)
+    nearest = torch.cat([block.argmax(1) for block in scores])
     if there is not class_moments:
         nearest = (class_moments.counts > 0).nonzero().flatten()[nearest]
     return (nearest != logits.argmax(1)).to(features.dtype)
