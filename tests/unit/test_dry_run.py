@@ -8,6 +8,7 @@ from torch.testing import assert_close
 from gnomon import Probe, centroid, input_jacobian
 from gnomon.errors import ConvergenceError, EmptyError, RangeError, ShapeError
 from gnomon.probe._dry_run import CLASSES, few, is_permanent, look
+from tests.passes import sizes_of_passes
 
 
 @pytest.mark.parametrize(
@@ -28,8 +29,8 @@ def test_a_sample_of_each_class_is_tried_or_two(labels, most, rows, every_class)
 @pytest.mark.parametrize("fit", [3, 4])
 def test_as_many_samples_are_tried_as_take_a_sixteenth_of_the_memory(fit):
     """One of each of four classes or two; that these do not mix is checked with one more."""
-    model, x, sizes = nn.Linear(3, 3), torch.ones(8, 3), []
-    model.register_forward_hook(lambda module, inputs, output: sizes.append(len(output)))
+    model, x = nn.Linear(3, 3), torch.ones(8, 3)
+    sizes = sizes_of_passes(model)
     Probe(model, (x, torch.arange(8) // 2), [centroid], memory=16 * 12 * fit)
     assert (max(sizes) >= 4) == (fit >= 4)
 

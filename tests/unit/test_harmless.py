@@ -1,6 +1,7 @@
 """Readings leave nothing behind: whatever forward passes change, and whenever an interrupt comes."""
 
 import copy
+import functools
 import random
 import sys
 import time
@@ -19,6 +20,7 @@ from torch.utils import checkpoint
 import gnomon
 from gnomon import Probe, accuracy, jacobian_norm, nc1
 from gnomon.errors import RangeError, UnsupportedModuleError
+from gnomon.probe._snapshot import acts
 
 X = torch.randn(9, 4, generator=torch.Generator().manual_seed(0))
 LABELS = torch.arange(9) % 3
@@ -565,6 +567,106 @@ def test_state_in_objects_of_other_kinds_is_said_before_training():
     with pytest.warns(UserWarning, match=r"changes Averaging, Averaging\.average, which .* not restore") as said:
         Probe(model, X, [jacobian_norm])
     assert said[0].filename == __file__
+
+
+class Kept:
+    """An object beside the network."""
+
+    def __init__(self):
+        self.mean, self.seen, self.by_name, self.draws = torch.zeros(4), [], {}, torch.Generator()
+
+    def look(self, module, inputs):
+        self.seen.append(inputs)
+
+
+class Keeping(nn.Linear):
+    """A pass writes to an object."""
+
+    def __init__(self, write):
+        super().__init__(4, 3)
+        self.kept, self.write = Kept(), write
+
+    def forward(self, x):
+        self.write(self.kept)
+        return super().forward(x)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda kept: kept.mean.add_(1),
+        lambda kept: kept.seen.append(0),
+        lambda kept: kept.by_name.update(new=0),
+        lambda kept: torch.rand(1, generator=kept.draws),
+    ],
+    ids=["tensor", "list", "dict", "generator"],
+)
+def test_what_other_objects_hold_and_a_pass_changes_in_place_is_said_before_training(write):
+    with pytest.warns(UserWarning, match=r"changes Keeping\.kept, which a reading does not restore"):
+        Probe(Keeping(write), X, [jacobian_norm])
+
+
+def test_an_object_whose_method_is_a_hook_is_said_before_training():
+    model = nn.Linear(4, 3)
+    model.register_forward_pre_hook(Kept().look)
+    with pytest.warns(UserWarning, match=r"changes Linear\.hook, which a reading does not restore"):
+        Probe(model, X, [jacobian_norm])
+
+
+class Entries(list):
+    """Not one of Python's lists."""
+
+
+def noisy(module, inputs, seen, draws):
+    seen.append(len(seen))
+    return (inputs[0] * (1 + len(seen)) + torch.rand(4, generator=draws),)
+
+
+@pytest.mark.parametrize("kind", [list, Entries])
+@pytest.mark.parametrize(
+    "hook",
+    [
+        lambda seen, draws: lambda module, inputs: noisy(module, inputs, seen, draws),
+        lambda seen, draws: lambda module, inputs, seen=seen, draws=draws: noisy(module, inputs, seen, draws),
+        lambda seen, draws: functools.partial(noisy, seen=seen, draws=draws),
+    ],
+    ids=["closure", "defaults", "partial"],
+)
+def test_what_hooks_enclose_is_as_before(hook, kind):
+    seen, draws, model = kind([1]), torch.Generator().manual_seed(0), nn.Linear(4, 3)
+    model.register_forward_pre_hook(hook(seen, draws))
+    before = draws.get_state()
+    Probe(model, X, [jacobian_norm]).read()
+    assert seen == [1]
+    assert torch.equal(draws.get_state(), before)
+
+
+def test_entries_of_a_list_of_another_kind_are_as_before():
+    model = nn.Linear(4, 3)
+    model.seen = Entries([1])
+    model.register_forward_pre_hook(lambda module, inputs: module.seen.append(2))
+    Probe(model, X, [jacobian_norm]).read()
+    assert model.seen == [1]
+
+
+class Switching(nn.Linear):
+    """Its `train` is that of transformers, which switches kernels if they are used."""
+
+    use_kernels = False
+
+    def train(self, mode=True):
+        return super().train(mode)
+
+    train.__module__ = "transformers.modeling_utils"
+
+
+def test_weights_are_copied_only_where_train_may_change_them():
+    model = nn.Sequential(Switching(4, 3))
+    assert not acts(model[0])
+    model[0].use_kernels = True
+    assert acts(model[0])
+    assert acts(Merging(4, 3))
+    assert [acts(part) for part in (model, nn.Linear(4, 3), nn.BatchNorm1d(3))] == [False] * 3
 
 
 # Threads.

@@ -82,6 +82,16 @@ def test_what_has_no_value_takes_the_place_of_its_parts_and_they_of_it(tmp_path)
     assert "mse" not in History.load(path).names
 
 
+def test_seconds_that_are_no_numbers_are_the_latter(tmp_path):
+    path = tmp_path / "history.jsonl"
+    lines = [
+        {"step": 0, "a": 1, "seconds": {"a": "x", "b": 1, "c": 1}},
+        {"step": 0, "d": 2, "seconds": {"a": 2, "b": {}, "c": 2}},
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert next(iter(History.load(path))).seconds == {"a": 2, "b": {}, "c": 3}
+
+
 def test_probes_of_other_quantities_keep_each_others_readings(tmp_path):
     """One after the other, with steps that count something else, and those of the same step in one row."""
     path = tmp_path / "history.jsonl"

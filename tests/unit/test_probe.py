@@ -17,15 +17,9 @@ from gnomon.errors import ArgumentTypeError, DataError, EmptyError, RangeError, 
 from gnomon.models import mlp
 from gnomon.probe import _cost as cost
 from gnomon.probe import _derived as derived
+from tests.passes import sizes_of_passes
 from tests.unit.processes import on_processes
 from tests.zoo import BUILDERS, zoo
-
-
-def sizes_of_passes(model):
-    """A list that grows by the samples of each pass, which is no state of the network."""
-    sizes = []
-    model.register_forward_hook(lambda module, inputs, output: sizes.append(len(output)))
-    return sizes
 
 
 def data(x):

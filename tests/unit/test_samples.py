@@ -3,6 +3,7 @@
 import pickle
 import random
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from gnomon.autodiff._independence import repeats, two_kinds
 from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
 from gnomon.models import mlp
 from gnomon.probe._reading import tensors
+from tests.passes import sizes_of_passes
 
 N = 60
 SMALL = 2_000
@@ -33,13 +35,6 @@ def network():
 
 X, LABELS = numbers(N, 5), torch.arange(N) % 3
 TRAIN, TEST = (X, LABELS), (numbers(40, 5, seed=1), torch.arange(40) % 3)
-
-
-def passes(model):
-    """A list of the samples of each pass."""
-    sizes = []
-    model.register_forward_hook(lambda module, inputs, output: sizes.append(len(output)))
-    return sizes
 
 
 class Own(Dataset):
@@ -166,7 +161,7 @@ def test_an_object_that_gives_a_loaders_batches_can_be_gone_through_again(worker
 
 def test_one_reading_holds_all_splits_from_one_pass_each():
     model = network()
-    sizes = passes(model)
+    sizes = sizes_of_passes(model)
     probe = Probe(model, {"train": TRAIN, "test": TEST}, [accuracy, jacobian_norm])
     assert probe.quantities == ("train/accuracy", "train/jacobian_norm", "test/accuracy", "test/jacobian_norm")
     probe.read(0)  # which sees how many outputs there are
@@ -250,7 +245,7 @@ def test_each_quantity_of_features_is_read_at_each_layer_from_one_pass(memory):
         return 2 * spread + 0 * jacobian_norm
 
     model = network()
-    sizes = passes(model)
+    sizes = sizes_of_passes(model)
     quantities = [nc1, accuracy, twice, spread, jacobian_norm]
     probe = Probe(model, {"test": TEST}, quantities, layers=["0", "2", "4"], memory=memory)
     sizes.clear()
@@ -305,6 +300,17 @@ def test_one_row_per_sample_is_computed_of_some_at_a_time():
     torch.testing.assert_close(values, {"mean": expected.square().mean(), "norm": expected, "squared": expected**2})
 
 
+@pytest.mark.parametrize("data", [TRAIN, DataLoader(TensorDataset(*TRAIN), 64)], ids=["tensors", "batches"])
+def test_an_entry_for_each_pair_of_samples_is_computed_of_all(data):
+    def gram(logits) -> Float[Tensor, "n n"]:
+        return logits @ logits.mT
+
+    model = network()
+    found = Probe(model, data, [gram, jacobian_norm], memory=SMALL).read().values["gram"]
+    logits = model(X).detach()
+    torch.testing.assert_close(found, logits @ logits.mT)
+
+
 def test_an_annotation_as_a_string_is_read_too():
     sizes = []
 
@@ -352,7 +358,7 @@ def test_a_wrong_annotation_is_said():
 def test_where_few_numbers_are_looked_at_nothing_is_added_up(memory):
     """In one chunk, or in several whose features are small beside the memory: bit for bit what the function gives."""
     model = mlp((5, 400, 4, 3), bias=True, generator=torch.Generator().manual_seed(1)).double()
-    sizes = passes(model)
+    sizes = sizes_of_passes(model)
     probe = Probe(model, TRAIN, {"moments": lambda class_moments: class_moments}, memory=memory)
     sizes.clear()
     values = probe.read().values["moments"]
@@ -585,6 +591,31 @@ class Held:
         return self.inside.collate(batch)
 
 
+class Slots:
+    __slots__ = ("draws",)
+
+    def __init__(self, draws):
+        self.draws = draws
+
+    def __call__(self, x):
+        return self.draws(x)
+
+
+GENERATOR = torch.Generator()
+
+
+def with_a_global_generator(x):
+    return x.float() + torch.rand(1, generator=GENERATOR)
+
+
+class Global(Dataset):
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, i):
+        return X[i].float() + torch.rand(1, generator=GENERATOR), LABELS[i]
+
+
 class Transformed(Dataset):
     def __init__(self, transform):
         self.transform, self.many = transform, [[0]] * 20_000
@@ -603,11 +634,21 @@ class Transformed(Dataset):
         lambda draws: DataLoader(Held(Held(Transformed(draws))), 4),
         lambda draws: DataLoader([(X[i].float(), LABELS[i]) for i in range(12)], 4, collate_fn=Held(draws)),
         lambda draws: DataLoader([(X[i].float(), LABELS[i]) for i in range(12)], 4, collate_fn=draws.collate),
+        lambda draws: DataLoader(Transformed(partial(Draws.__call__, draws)), 4),
+        lambda draws: DataLoader(Transformed(lambda x: draws(x)), 4),
+        lambda draws: DataLoader(Transformed(lambda x, *, other=draws: other(x)), 4),
+        lambda draws: DataLoader(Transformed(Slots(draws)), 4),
+        lambda draws: DataLoader(Transformed(with_a_global_generator), 4),
+        lambda draws: DataLoader(Global(), 4),
     ],
-    ids=["transform", "wrappers", "collate", "method"],
+    ids=[
+        *("transform", "wrappers", "collate", "method", "partial", "closure", "default", "slots"),
+        *("global", "global in a method"),
+    ],
 )
 def test_generators_that_any_object_of_the_data_holds_are_restored(build):
     def drawn(probed):
+        GENERATOR.manual_seed(0)
         data = build(Draws())
         if probed:
             Probe(nn.Linear(5, 3), data, [accuracy]).read()

@@ -74,7 +74,8 @@ def one_row_per_sample(quantity: Quantity) -> bool | None:
     exact = [part for part in members(annotation) if part is not Estimate]  # which has the rows of what it stands for
     axes: str | None = getattr(exact[0], "dim_str", None) if len(exact) == 1 else None
     if axes is not None:
-        return axes.split()[:1] == ["n"]
+        first, *others = axes.split() or [""]
+        return first == "n" and "n" not in others  # with both, it has an entry for each pair of samples
     return None if annotation in (inspect.Signature.empty, Tensor, Any) else False
 
 

@@ -84,16 +84,18 @@ class Probe:
     make the probe, and to call it at the same steps; if one does not, the others raise an error within half a minute.
     With `max_overhead` they read if all have room.
 
-    A quantity whose return annotation begins with n, as in `-> Float[Tensor, "n"]`, is computed for some samples at a
-    time, whose observations are then freed; class moments and the AGOP are accumulated. So memory does not grow with
-    the number of samples. A function without an annotation gets all samples at once, if what it uses fits `memory`.
+    A quantity whose return annotation begins with n and has no other, as in `-> Float[Tensor, "n"]`, is computed for
+    some samples at a time, whose observations are then freed; class moments and the AGOP are accumulated. So memory
+    does not grow with the number of samples. A function without an annotation gets all samples at once, if what it uses
+    fits `memory`.
 
     Args:
         model: the network, from (n *d) to (n c); if it is wrapped by DataParallel, DistributedDataParallel or
             torch.compile, the network inside is used.
         data: the samples, alone or with their labels: tensors, a data set, a loader, or any iterable of batches that
             can be iterated again; or a mapping from the names of splits to these. A loader keeps its own order, and its
-            random numbers are restored; batches and data sets are moved to the network's device.
+            random numbers are restored, but not what data count themselves, such as their passes; batches and data sets
+            are moved to the network's device.
         quantities: functions, or a mapping from names to functions; in a mapping, the entry under a split's name holds
             what is read on that split alone.
         schedule: a function from a step to whether to read; default: every step.
@@ -131,7 +133,8 @@ class Probe:
             parameters.
         DataError: if the network does not accept the samples.
     Cost: making a probe takes a forward and a backward pass over one sample of each class, and what a quantity costs
-        irrespective of the number of samples.
+        irrespective of the number of samples. A network with a `train` or `eval` of its own, which may change weights,
+        is copied in each reading, as are its gradients.
     """
 
     @checked

@@ -2,13 +2,10 @@
 
 import copy
 import inspect
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
-from types import MethodType, ModuleType
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
@@ -17,8 +14,8 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from gnomon import _checks
 from gnomon.autodiff import IGNORED, Positions
 from gnomon.errors import EmptyError, GnomonError, RangeError
+from gnomon.probe._generators import generators_in
 from gnomon.probe._process_state import process_state
-from gnomon.probe._snapshot import ATOMS, generator_as_it_is
 
 Data = Tensor | tuple[Tensor, Tensor] | list[Tensor] | Dataset[Any] | Iterable[object]
 """Samples, alone or with labels, or batches of them: a data set, a loader, a list."""
@@ -30,10 +27,6 @@ PARTS = ("x", "labels")
 LABELS = frozenset({"labels", "label", "y"})
 """What labels are called in a batch, and no split is."""
 JOINED = "several inputs go as one tensor, which a wrapper of the network takes apart"
-CLOSED = (Tensor, np.ndarray, nn.Module, ModuleType, type)
-"""What is not searched for random number generators."""
-MOST_OBJECTS, MOST_ENTRIES = 10_000, 1_000
-"""How many objects are searched for them, and the containers of how many entries."""
 
 
 class Samples:
@@ -262,30 +255,3 @@ def beside_training(batches: Iterable[Any]) -> Iterable[Any]:
         vars(own).update(persistent_workers=False, _iterator=None)  # training's workers are left alone
         return own
     return batches
-
-
-def generators_in(data: object) -> list[Callable[[], object]]:
-    """What restores the generators that are reached from there, those next to it first, as they are now."""
-    found: list[Callable[[], object]] = []
-    waiting: deque[object] = deque([data])
-    seen: set[int] = set()
-    while waiting and len(seen) < MOST_OBJECTS:
-        value = waiting.popleft()
-        if id(value) in seen or (type(value) in ATOMS and not isinstance(value, MethodType)):
-            continue
-        seen.add(id(value))
-        if put_back := generator_as_it_is(value):
-            found.append(put_back)
-        elif not isinstance(value, CLOSED):
-            waiting.extend(inside(value))
-    return found
-
-
-def inside(value: object) -> list[object]:
-    """What an object keeps in attributes, and if it is a container that is not long, in itself."""
-    if isinstance(value, MethodType):
-        return [value.__self__]
-    kept = [*getattr(value, "__dict__", {}).values()]
-    if isinstance(value, list | tuple | dict) and len(value) <= MOST_ENTRIES:
-        kept += value.values() if isinstance(value, dict) else value
-    return kept

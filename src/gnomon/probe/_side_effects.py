@@ -2,19 +2,21 @@
 
 import random
 import sys
+from collections import deque
 from collections.abc import Callable, Set
-from types import ModuleType
+from functools import partial
+from types import FunctionType, MethodType, ModuleType
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
 from gnomon._warn import warn
 from gnomon.errors import UnsupportedModuleError
+from gnomon.probe._functions import LIBRARIES, state_of
 from gnomon.probe._snapshot import ATOMS
 
 T = TypeVar("T")
-LIBRARIES = frozenset({"torch", "numpy"})
-"""Packages whose objects are known."""
+CONTAINERS = (list, tuple, set, frozenset, deque)
 
 
 def reporting_side_effects(model: nn.Module, look: Callable[[], T]) -> T:
@@ -24,7 +26,7 @@ def reporting_side_effects(model: nn.Module, look: Callable[[], T]) -> T:
         UnsupportedModuleError: if they created layers or parameters: each reading would draw different weights.
     """
     parts, objects = names(model), held(model)
-    before = {name: dict(vars(value)) for name, value in objects.items()}
+    before = {name: contents(value) for name, value in objects.items()}
     result = look()
     made = names(model) - parts
     if made:
@@ -34,7 +36,7 @@ def reporting_side_effects(model: nn.Module, look: Callable[[], T]) -> T:
             f"one whose forward pass makes {min(made)!r}",
             "Run it once before.",
         )
-    changed = [name for name, value in objects.items() if differ(before[name], dict(vars(value)))]
+    changed = [name for name, value in objects.items() if differ(before[name], contents(value))]
     if changed:
         warn(
             f"Probe(model): the forward pass changes {', '.join(changed)}, which a reading does not restore: training "
@@ -50,13 +52,15 @@ def names(model: nn.Module) -> set[str]:
 
 
 def held(model: nn.Module) -> dict[str, Any]:
-    """What `Snapshot` does not look into: objects that are attributes of modules, and the modules' own classes."""
+    """What `Snapshot` does not look into: objects that modules have or whose methods are hooks, and their classes."""
     found: dict[str, Any] = {}
     for module in model.modules():
         kind = type(module)
         if foreign(kind):
             found[kind.__name__] = kind
-        for name, value in vars(module).items():
+        hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
+        hooked = [("hook", hook.__self__ if isinstance(hook, MethodType) else hook) for hook in hooks]
+        for name, value in (*vars(module).items(), *hooked):
             if unseen(value):
                 found[f"{kind.__name__}.{name}"] = value
     return found
@@ -64,7 +68,8 @@ def held(model: nn.Module) -> dict[str, Any]:
 
 def unseen(value: object) -> bool:
     """Whether a value has attributes, which `Snapshot` does not look into."""
-    seen = type(value) in ATOMS or isinstance(value, nn.Module | Tensor | ModuleType | random.Random)
+    known = (nn.Module, Tensor, ModuleType, FunctionType, partial, random.Random)
+    seen = type(value) in ATOMS or isinstance(value, known)
     return not seen and hasattr(value, "__dict__") and not of(type(value), LIBRARIES)
 
 
@@ -78,6 +83,22 @@ def of(kind: type, packages: Set[str]) -> bool:
     return kind.__module__.partition(".")[0] in packages
 
 
-def differ(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two objects' attributes differ."""
-    return one.keys() != other.keys() or any(one[name] is not other[name] for name in one)
+def contents(value: object) -> list[Any]:
+    """An object's attributes, and what these hold that can be changed in place."""
+    attributes = vars(value)
+    return [*attributes, *(part for each in attributes.values() for part in (each, *parts(each)))]
+
+
+def parts(value: object) -> list[Any]:
+    """The entries of a container, how often a tensor was written to, and the state of a generator."""
+    if isinstance(value, Tensor):
+        return [] if value.is_inference() else [value._version]
+    if isinstance(value, dict):
+        return [*value, *value.values()]
+    return [*value] if isinstance(value, CONTAINERS) else [state_of(value)]
+
+
+def differ(one: list[Any], other: list[Any]) -> bool:
+    """Whether they hold other objects, or other numbers and words."""
+    alike = (a is b or (type(a) in (int, float, str) and a == b) for a, b in zip(one, other, strict=False))
+    return len(one) != len(other) or not all(alike)

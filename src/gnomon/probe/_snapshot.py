@@ -14,24 +14,28 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from gnomon.errors import UnsupportedModuleError
+from gnomon.probe._functions import GENERATORS, held_by
 
 ATOMS = frozenset(
     {NoneType, bool, int, float, complex, str, bytes, type, torch.dtype, torch.device, torch.Size}
-    | {FunctionType, BuiltinFunctionType, MethodType}
+    | {BuiltinFunctionType, MethodType}
 )
 """What cannot change, or is not part of the network's state."""
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """By the bytes of a number, the type that compares it bit by bit: 0.0 is not -0.0, and NaN equals itself."""
+KERNELS = "transformers.modeling_utils"
+"""Where `train` and `eval` are defined that do more than switch modes only if `use_kernels` is set."""
 NOTHING = object()
 
 
 class Snapshot:
     """A network's state: modes, attributes of its modules, including containers and generators, and tensors.
 
-    Buffers, plain tensors and NumPy arrays of numbers are kept by value. Parameters are kept by value if their module
-    acts on `train` or `eval`, as modules that merge weights do, or if requested, and so are their gradients; for the
-    others their location in memory is kept, which costs nothing. What modules keep in objects of other kinds, or
-    outside of them, is not seen.
+    Buffers, plain tensors and NumPy arrays of numbers are kept by value, and so are the generators and the parts of
+    containers that functions enclose, such as hooks. Parameters are kept by value if their module acts on `train` or
+    `eval`, as modules that merge weights do, or if requested, and so are their gradients; for the others their location
+    in memory is kept, which costs nothing. What modules keep in objects of other kinds, or outside of them, is not
+    seen.
 
     Args:
         model: the network.
@@ -100,30 +104,34 @@ class Snapshot:
             if type(value) in ATOMS or id(value) in seen:
                 continue
             seen.add(id(value))
-            inside: Collection[Any] = ()
+            inside = self._note_container(value)
             if isinstance(value, nn.Module):
                 attributes = vars(value)
                 self._others.append(partial(put_back_attributes, attributes, attributes.copy()))
                 inside = attributes.values()
             elif isinstance(value, Tensor):
                 self._note_tensor(value)
-            elif type(value) in (dict, OrderedDict, defaultdict, Counter):
-                self._others.append(partial(put_back_items, value, value.copy()))
-                inside = value.values()
-            elif type(value) in (list, deque):
-                self._others.append(partial(put_back_parts, value, value.copy()))
-                inside = value
-            elif type(value) is set:
-                self._others.append(partial(put_back_members, value, value.copy()))
-                inside = value
-            elif isinstance(value, tuple | frozenset):
-                inside = value
+            elif isinstance(value, FunctionType | partial):  # such as a hook, which may enclose whatever there is
+                inside = [each for each in held_by(value) if isinstance(each, (*GENERATORS, FunctionType, partial))]
+                for each in held_by(value):
+                    self._note_container(each)
             elif isinstance(value, np.ndarray) and value.flags.writeable and not value.dtype.hasobject:
                 self._others.append(partial(np.copyto, value, value.copy()))
             elif put_back := generator_as_it_is(value):
                 self._others.append(put_back)
             if not ATOMS.issuperset(map(type, inside)):  # Long lists of numbers are not walked.
                 waiting.extend(inside)
+
+    def _note_container(self, value: object) -> Collection[Any]:
+        """Notes what a container holds, and returns it; of anything else nothing."""
+        if isinstance(value, dict) and type(value) in (dict, OrderedDict, defaultdict, Counter):
+            self._others.append(partial(put_back_items, value, value.copy()))
+            return value.values()
+        if isinstance(value, list | deque):
+            self._others.append(partial(put_back_parts, value, [*value]))
+        elif type(value) is set:
+            self._others.append(partial(put_back_members, value, value.copy()))
+        return value if isinstance(value, list | deque | set | tuple | frozenset) else ()
 
     def _note_tensor(self, tensor: Tensor) -> None:
         by_value = id(tensor) in self._by_value or not isinstance(tensor, nn.Parameter)
@@ -202,13 +210,11 @@ def put_back_hooks(parameter: nn.Parameter, hooks: dict[Any, Any] | None, before
 
 
 def acts(module: nn.Module) -> bool:
-    """Whether a module has its own `train` or `eval`."""
+    """Whether a module has its own `train` or `eval`, which may change its parameters."""
     kind = type(module)
-    return (
-        kind.train is not nn.Module.train
-        or kind.eval is not nn.Module.eval
-        or not {"train", "eval"}.isdisjoint(vars(module))
-    )
+    defined = kind.train.__module__, kind.eval.__module__
+    plain = {nn.Module.__module__} | (set() if getattr(module, "use_kernels", False) else {KERNELS})
+    return not (plain.issuperset(defined) and {"train", "eval"}.isdisjoint(vars(module)))
 
 
 def place(tensor: Tensor) -> tuple[object, ...]:
@@ -260,7 +266,7 @@ def put_back_items(there: dict[Any, Any], before: dict[Any, Any]) -> None:
         there.update(before)
 
 
-def put_back_parts(there: list[Any] | deque[Any], before: list[Any] | deque[Any]) -> None:
+def put_back_parts(there: list[Any] | deque[Any], before: list[Any]) -> None:
     """Restores what was in a sequence."""
     if len(there) != len(before) or not all(map(operator.is_, there, before)):
         there.clear()

@@ -28,7 +28,9 @@ class WeightNormConstraint:
         constraint()
 
     Or `constraint.attach(optimizer)`, if a framework makes the steps: it is then called after each of them, the norm is
-    in `optimizer.state_dict()`, and a resumed run holds the same.
+    in `optimizer.state_dict()`, and a resumed run holds the same. With $\alpha \ne 1$ make and call it before weights
+    are loaded, as in the constructor of a LightningModule, whose `configure_optimizers`, in which it is attached, comes
+    after that: else a resumed run starts from trained weights times $\alpha$.
 
     According to the paper, a network generalises late where the norm of its weights is above that of the solutions that
     generalise, and at once where it is held there. Biases are parameters too; pass only the weights to hold these
