@@ -40,6 +40,15 @@ before = highest()
 gnomon.centroid_influence(model, x[:2], x, labels, loss, memory=BUDGET)
 print(highest() - before)
 """
+ESTIMATE = """
+from gnomon.models import mlp
+
+model, x = mlp((100, 64, 10_000)), torch.randn(100, 100)
+gnomon.explained_variance_ratio(gnomon.JacobianOperator(model, x[:2]), rtol=0.3)
+before = highest()
+gnomon.explained_variance_ratio(gnomon.JacobianOperator(model, x, memory=BUDGET), rtol=0.3)
+print(highest() - before)
+"""
 RESULT = 4000 * 10 * 100 * 4
 # A board of 230 x 230 squares, which the padding gives as many corners as some regions of a deep network have.
 REGIONS = """
@@ -118,6 +127,13 @@ def test_peak_is_the_result_and_the_budget():
 def test_looking_for_a_points_region_keeps_to_its_budget():
     # A hundred times more would be taken by all points and corners at once.
     assert peak(REGIONS, 16 * 2**20) < 1.1 * 16 * 2**20
+
+
+@pytest.mark.unchecked
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell peaks of memory")
+def test_an_estimate_of_many_outputs_keeps_to_its_budget():
+    # Without a budget it takes 360 MiB: random vectors and a basis as long as the outputs.
+    assert peak(ESTIMATE, 2**25) < 1.2 * 2**25
 
 
 @pytest.mark.unchecked

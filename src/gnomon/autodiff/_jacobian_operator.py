@@ -1,5 +1,6 @@
 """The Jacobian as an operator: products from both sides, for a batch of samples at once, without the Jacobian."""
 
+import math
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -19,7 +20,7 @@ from gnomon.autodiff._run import Model, recorded
 from gnomon.autodiff._tape import Tape, forward
 from gnomon.autodiff._unchanged import Unchanged, others
 from gnomon.errors import RangeError, ShapeError, UnsupportedModuleError
-from gnomon.linalg import BLOCK
+from gnomon.linalg import BLOCK, HELD
 
 FEW_OUTPUTS = 128
 """Up to this many outputs the Jacobian itself is as cheap as estimates of it: measured by `benchmarks/estimates.py`."""
@@ -238,9 +239,9 @@ class JacobianOperator:
 
 
 def prepare(tape: Tape) -> tuple[TapeProducts, int]:
-    """Everything that products with the Jacobians of a pass keep, and how many rows estimates hold per sample."""
+    """Everything that products with the Jacobians of a pass keep, and how many numbers estimates hold per sample."""
     products = TapeProducts(tape)
     with suppress(UnsupportedModuleError, RangeError):  # which is reported where products are requested
         products.right(torch.zeros_like(tape.x))
-    outputs = products.shape[1]
-    return products, outputs if outputs <= FEW_OUTPUTS else BLOCK + 4
+    outputs, row = products.shape[1], math.prod(products.shape[2:])
+    return products, outputs * row if outputs <= FEW_OUTPUTS else (BLOCK + 4) * row + HELD * outputs

@@ -123,7 +123,7 @@ def sample_bytes(
 
     The graph counts three times, for what it saves, for temporary results and for the gradients in flight; in addition,
     as many of the chunk's Jacobians count as are in memory at once, and the row being computed. `prepare` computes what
-    else is kept for the tape, and returns how many rows are held in addition to that.
+    else is kept for the tape, and returns how many numbers are held in addition to that.
     """
 
     def made() -> tuple[Tape, tuple[object, int]]:
@@ -131,6 +131,7 @@ def sample_bytes(
         tape = forward(model, x[:2].clone(), products=prepare is not None)
         return tape, (None, 0) if prepare is None else prepare(tape)
 
-    (tape, (_, rows)), kept = kept_by(made, model)
-    rows = max(jacobian * tape.logits.shape[1], rows, 1)
-    return 3 * math.ceil(kept / 2) + (rows + 1) * math.prod(x.shape[1:]) * x.element_size()
+    (tape, (_, held)), kept = kept_by(made, model)
+    row = math.prod(x.shape[1:])
+    held = max(jacobian * tape.logits.shape[1] * row, held, row)
+    return 3 * math.ceil(kept / 2) + (held + row) * x.element_size()

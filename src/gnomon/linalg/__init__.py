@@ -16,11 +16,12 @@ from gnomon.linalg._polar_decomposition import PolarDecomposition, polar_decompo
 from gnomon.linalg._products import Products
 from gnomon.linalg._roots import SavedTensors, psd_root
 from gnomon.linalg._spectra import over_largest, scaled_gram, top_share
-from gnomon.linalg._squared_norm import BLOCK, SquaredNorm, interval, share_of, squared_norm, student
+from gnomon.linalg._squared_norm import BLOCK, HELD, SquaredNorm, interval, share_of, squared_norm, student
 from gnomon.linalg._top_eigenvectors import Eigenvectors, top_eigenvectors
 
 __all__ = [
     "BLOCK",
+    "HELD",
     "Covariance",
     "Dense",
     "Eigenvectors",

@@ -11,6 +11,8 @@ from torch.nn import functional
 from gnomon.linalg._directions import length, unit
 from gnomon.linalg._products import Products
 
+ROOM = 16
+"""Vectors of each sample for which memory is allocated at once; most estimates need fewer."""
 LEAST = 4
 """Steps that are always made: a few directions that carry much would leave a remainder that is hard to estimate."""
 
@@ -68,7 +70,7 @@ def krylov(products: Products, k: int, tolerance: float | int, most: int) -> Kry
     like = products.like
     steps = max(1, min(c, d + 1, most // 2))
     among = min(k + AHEAD, c, d) if k > 1 else 1
-    basis, bidiagonal = like.new_zeros(n, steps, c), like.new_zeros(n, steps, steps)
+    basis, bidiagonal = like.new_zeros(n, 0, c), like.new_zeros(n, steps, steps)
     values, errors, residuals = like.new_zeros(n, among), *like.new_full((2, n, among), torch.inf)
     passes = torch.zeros(n, dtype=torch.long, device=like.device)
     v, before, beta = unit(products.normal(0, 1)[:, 0]), like.new_zeros(n, d), like.new_zeros(n)
@@ -80,6 +82,8 @@ def krylov(products: Products, k: int, tolerance: float | int, most: int) -> Kry
         passes += 2 * going
         # A finished sample continues with zeros, which leave all that is known about it unchanged.
         v, beta = torch.where(going[:, None], v, 0), torch.where(going, beta, 0)
+        if step == basis.shape[1]:
+            basis = torch.cat([basis, like.new_zeros(n, min(ROOM, steps - step), c)], 1)
         basis[:, step] = v
         so_far = basis[:, : step + 1]
         if step:

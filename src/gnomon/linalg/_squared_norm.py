@@ -7,11 +7,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gnomon.linalg._directions import length
-from gnomon.linalg._krylov import Krylov
+from gnomon.linalg._krylov import ROOM, Krylov
 from gnomon.linalg._products import Products
 
 BLOCK = 8
 """Random vectors between two checks of the error, whose products are held in memory together."""
+HELD = 3 * (ROOM + BLOCK)
+"""Vectors of length c that are in memory together: the basis and these, with copies of each while some are projected."""
 
 
 @dataclass(frozen=True)
