@@ -13,7 +13,7 @@ from gnomon.linalg._products import Products
 BLOCK = 8
 """Random vectors between two checks of the error, whose products are held in memory together."""
 HELD = 3 * (ROOM + BLOCK)
-"""Vectors of length c that are in memory together: the basis and these, with copies of each while some are projected."""
+"""Vectors of length c that are in memory together: the basis and these, with copies of each while it is projected."""
 
 
 @dataclass(frozen=True)
