@@ -200,6 +200,33 @@ def test_of_two_networks_in_one_state_dict_one_is_named(folder, measured, compla
         assert "those that begin with 'teacher.backbone.'; also there: state_dict.student.backbone (--key)" in said
 
 
+def holders(state):
+    """Files that have one name outside of a wrapper, where it holds the state, and within one."""
+    other = changed(state)
+    around = {"state_dict": {**begun("net.", other), **begun("ema.", other)}}
+    return {
+        "prefix": {**around, "ema": state},
+        "container": {"model": {"ema": other}, "ema": state},
+        "longer": {"ema.module": other, "ema": state},
+        "wrapper after it": {**around, "ema": begun("module.", state)},
+    }
+
+
+@pytest.mark.parametrize("kind", holders({}))
+def test_a_key_is_the_place_with_exactly_that_name(folder, measured, kind):
+    torch.save(holders(network().state_dict())[kind], "held.pt")
+    found, _ = measured("held.pt", "nets:small", "some.npz", "--key", "ema")
+    assert found["quantities"] == measured()[0]["quantities"]
+
+
+def test_what_is_wrong_at_a_key_is_said_though_a_wrapper_has_the_name_too(folder, complaint):
+    state = network().state_dict()
+    torch.save({"state_dict": begun("ema.", state), "ema": dict([*state.items()][:-1])}, "held.pt")
+    assert "expected the 4 tensors of the network, got 3: missing " in complaint(
+        "held.pt", "nets:small", "some.npz", "--key", "ema"
+    )
+
+
 def test_many_beginnings_of_names_do_not_take_long(folder, complaint):
     one, names = torch.ones(1), [*network().state_dict()]
     torch.save({f"{k}.{name}": one for k in range(5_000) for name in names}, "many.pt")

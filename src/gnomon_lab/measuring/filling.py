@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from gnomon.errors import CheckpointError
-from gnomon_lab.measuring.places import Place, Weights, places
+from gnomon_lab.measuring.places import Place, Weights, at_key, places
 
 SHOWN = 3
 """How many names an error gives."""
@@ -61,7 +61,7 @@ def chosen(network: nn.Module, there: Sequence[Place], key: str | None) -> tuple
         CheckpointError: if there is nothing under the key, or there are several places of which none is the usual one.
     """
     whole = [place for place in there if fills(network, place)]
-    usual = [place for place in there if place.usual(key)]
+    usual = at_key(there, key)
     if key is not None and not usual:
         raise CheckpointError(
             "--key",
@@ -69,7 +69,7 @@ def chosen(network: nn.Module, there: Sequence[Place], key: str | None) -> tuple
             repr(key),
             "Name what holds a state dict, such as ema or snapshots.3.",
         )
-    right = [place for place in whole if place in usual] or ([] if key else whole)
+    right = [place for place in usual if place in whole] or ([] if key else whole)
     if len(right) > 1 and right[0] not in usual:
         raise CheckpointError(
             "checkpoint",

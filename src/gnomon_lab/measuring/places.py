@@ -102,6 +102,18 @@ def places(wanted: Mapping[str, Tensor], found: Sequence[Weights]) -> list[Place
     ]
 
 
+def at_key(there: Sequence[Place], key: str | None) -> list[Place]:
+    """The usual places or, by a key, those with that name: exactly, else with wrappers after it, else around it.
+
+    Without the order, a name within a wrapper would hide the same name outside of it.
+    """
+    usual = [place for place in there if place.usual(key)]
+    if key is None:
+        return usual
+    begin = [place for place in usual if f"{place.name}.".startswith(f"{key}.")]
+    return sorted(begin or usual, key=lambda place: place.name != key)
+
+
 def beginnings(wanted: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> dict[str, int]:
     """For each prefix that precedes one of the network's names, how many names have it."""
     found: Counter[str] = Counter()
