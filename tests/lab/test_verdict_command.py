@@ -11,6 +11,8 @@ import torch
 from gnomon.errors import CheckpointError, DataError
 from gnomon_lab.cli.measure_command import main as measure
 from gnomon_lab.cli.verdict_command import main
+from gnomon_lab.papers.own.grok_digits import Config
+from gnomon_lab.runs import open_run
 from tests.lab.measuring import network
 from tests.unit.test_verdict import STEPS, readings
 
@@ -221,6 +223,26 @@ def test_damaged_records_of_a_run_are_no_history(tmp_path, folder):
         main([str(tmp_path if folder else path)])
     with pytest.raises(DataError, match=r"records.jsonl\): expected a record with arm and step in line 4, got"):
         main([str(tmp_path if folder else path), "--arm", "a"])
+
+
+@pytest.mark.parametrize("name", ["", "records.jsonl", "link.jsonl"])
+def test_altered_records_of_a_run_are_not_judged_by_any_name(tmp_path, name):
+    found = open_run(tmp_path / "runs", "grok-digits", Config(), 0)
+    path = write(found.folder / "records.jsonl", ["a"])
+    found.finish()
+    (found.folder / "link.jsonl").symlink_to(path)
+    main([str(found.folder / name)])
+    path.write_text(re.sub(r'"train/accuracy": [^,]+', '"train/accuracy": 0.5', path.read_text(), count=1))
+    with pytest.raises(DataError, match=r"records\.jsonl\): expected what the run finished with, got another file"):
+        main([str(found.folder / name)])
+
+
+@pytest.mark.parametrize("name", ["", "records.jsonl"])
+def test_a_history_may_stand_beside_a_configuration_of_ones_own(tmp_path, capsys, name):
+    write(tmp_path / "records.jsonl", [None])
+    (tmp_path / "config.json").write_text('{"experiment": "mine", "seed": 0}')
+    assert main([str(tmp_path / name)]) == 0
+    assert "with a probability of" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.bad_input

@@ -94,11 +94,11 @@ def of_readings(options: Options) -> "dict[str, Verdict | str]":
     from gnomon_lab.cli.terminal import Terminal
     from gnomon_lab.measuring import assuming, no_verdict, setting_in
     from gnomon_lab.report.worth import worth
-    from gnomon_lab.runs import load_run
+    from gnomon_lab.runs import run_at
 
     path = readings_at(options.path)
-    if (options.path[0] / "config.json").is_file():
-        load_run(options.path[0]).records()  # which raises where they were altered
+    if (run := run_at(path)) is not None:
+        run.records()  # which raises where they were altered
     setting = setting_in(path)
     if (why := no_verdict(setting)) is not None:
         return {"": why}

@@ -2,7 +2,7 @@
 
 from gnomon_lab.runs.claims import Claim, at_most, over_seeds
 from gnomon_lab.runs.duration import duration
-from gnomon_lab.runs.find import Found, all_runs, find_run, load_run, open_run
+from gnomon_lab.runs.find import Found, all_runs, find_run, load_run, open_run, run_at
 from gnomon_lab.runs.records import Arm, Cells, Record, Seeds, read_records
 from gnomon_lab.runs.run import Run
 from gnomon_lab.runs.series import by_arm, last, series, settled_at
@@ -25,6 +25,7 @@ __all__ = [
     "open_run",
     "over_seeds",
     "read_records",
+    "run_at",
     "series",
     "settled_at",
 ]

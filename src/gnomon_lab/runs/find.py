@@ -225,6 +225,20 @@ def load_run(folder: Path) -> Found:
     return found
 
 
+def run_at(path: Path) -> Found | None:
+    """The run whose records a file is, under its own name or through a link; None for any other file.
+
+    Raises:
+        DataError: as `load_run`.
+    """
+    for file in (path, path.resolve()):
+        config = file.with_name("config.json")
+        # Histories are called records.jsonl too, and may stand beside a config.json that no run wrote.
+        if file.name == "records.jsonl" and config.is_file() and {"made_with", "started"} & {*read_json_object(config)}:
+            return load_run(file.parent)
+    return None
+
+
 def all_runs(root: Path, experiment: str | None = None) -> tuple[list[Found], list[str]]:
     """The runs below `root`, of one experiment or of all, oldest first; and why other folders cannot be read."""
     runs, damaged = [], []
