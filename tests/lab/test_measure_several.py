@@ -531,6 +531,9 @@ def test_steps_are_from_what_tells_all_apart(folder):
         (("net2-epoch3-acc0.91.pt", "net2-epoch4-acc0.93.pt"), [3, 4]),
         (("run9/step_00100/net.pt", "run9/step_00200/net.pt"), [100, 200]),
         (("checkpoint-5.pth.tar", "checkpoint-12.pth.tar"), [5, 12]),
+        (("ckpt_62k.pt", "ckpt_500K_ema.pt", "1m.pt", "1.5M.pt", "1B.pt"), [62_000, 500_000, 10**6, 1_500_000, 10**9]),
+        (("step=2.5k-acc=0.9.pt", "step=10k-acc=0.8.pt", "9ksteps.pt"), [2_500, 9_000, 10_000]),
+        (("snapshot-62kimg.pt", "snapshot-125kimg.pt"), [62, 125]),
     ],
 )
 def test_steps_in_names(folder, names, steps):
@@ -552,6 +555,8 @@ def test_missing_steps_and_ties_are_said(folder):
         steps_of({"a.pt": {"step": 5}, "b.pt": {"step": 5}})
     with pytest.raises(CheckpointError, match="none in a" + "9" * 30):
         steps_of({f"a{'9' * 30}.pt": {}, "b1.pt": {}}, "name")
+    with pytest.raises(CheckpointError, match=r"none in 0\.0001k\.pt\. .* or pass --steps order or --steps time"):
+        steps_of({"0.0001k.pt": {}, "1k.pt": {}}, "name")
 
 
 def test_the_same_weights_at_one_step_are_one(ask):

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -27,9 +28,13 @@ SOURCES: Mapping[Source, str] = {
 """Where a step can come from, in words; the first three are tried in this order."""
 LASTING: frozenset[Source] = frozenset({"step", "epoch", "name"})
 """The sources that give a checkpoint the same step whichever others there are."""
-NAMED = r"(?i:step|iter|iteration)s?[=_-]?(\d+)"
+FACTORS = {"k": 10**3, "K": 10**3, "m": 10**6, "M": 10**6, "B": 10**9}
+"""What a letter after a number stands for, unless another letter follows that does not begin `step` or `iter`."""
+ROUND = rf"\d+(?:\.\d+)?[{''.join(FACTORS)}](?=(?i:step|iter)|[^A-Za-z]|$)"
+"""A number with such a letter, such as 500k or 1.5M."""
+NAMED = rf"(?i:step|iter|iteration)s?[=_-]?({ROUND}|\d+)"
 """How a step is written in a name that has other numbers too."""
-NUMBER = r"(?<![\d.])\d+(?!\.?\d)"
+NUMBER = rf"(?<![\d.])(?:{ROUND}|\d+(?!\.?\d))"
 """A number that is not a fraction, as an accuracy would be."""
 LARGEST = 2**63
 """Steps are below this number."""
@@ -132,8 +137,14 @@ def in_name(path: Path) -> int | None:
     """The number in the last part of a path that has one."""
     for part in reversed(path.parts):
         if found := re.findall(NAMED, part) or re.findall(NUMBER, part):
-            return int(found[-1])
+            return whole(found[-1])
     return None
+
+
+def whole(number: str) -> int | None:
+    """The whole number that is written as 1500, 1.5k or the like; None for a fraction, such as 0.0001k."""
+    value = Fraction(number.rstrip("".join(FACTORS))) * FACTORS.get(number[-1], 1)
+    return value.numerator if value.denominator == 1 else None
 
 
 def ranks(values: Sequence[int]) -> list[int | None]:
