@@ -10,7 +10,7 @@ import pytest
 
 from gnomon.errors import DataError
 from gnomon_lab.papers.own.grok_digits import EXPERIMENT, Config
-from gnomon_lab.runs import all_runs, load_run, open_run, read_records
+from gnomon_lab.runs import all_runs, find_run, load_run, open_run, read_records
 from gnomon_lab.runs.files import read_json_object, replace_file, replace_text, write_json
 from tests.lab.test_runs import StoppedError, count
 from tests.unit.test_lines import largest_file
@@ -209,6 +209,42 @@ def test_a_copied_folder_is_no_second_seed(tmp_path, place):
     assert f"{copy / 'config.json'}): expected the configuration and seed that" in said
     altered(copy / "config.json", '"seed": 0', '"seed": 1')
     assert all_runs(tmp_path)[0] == [found]
+
+
+def test_a_run_may_be_reached_through_links(tmp_path):
+    found = finished(tmp_path / "runs")
+    (tmp_path / "latest").symlink_to(found.folder)
+    (tmp_path / "digits").symlink_to(found.folder.parent)
+    assert load_run(tmp_path / "latest") == load_run(tmp_path / "latest" / "." / "") == found
+    assert load_run(tmp_path / "digits" / found.folder.name) == found
+    for place in (tmp_path / "elsewhere", found.folder.with_name("beside")):
+        found.folder.symlink_to(found.folder.resolve().rename(place))
+        assert load_run(found.folder) == found
+        assert all_runs(tmp_path / "runs") == ([found], [])
+        found.folder.unlink()
+        place.rename(found.folder)
+
+
+def test_a_link_to_a_run_is_no_second_run_and_no_other_seed(tmp_path):
+    found = finished(tmp_path)
+    (found.folder.parent / "latest").symlink_to(found.folder)
+    (tmp_path / "latest").symlink_to(found.folder.parent)
+    (found.folder.parent / f"{found.digest}-seed1").symlink_to(found.folder.name)
+    assert all_runs(tmp_path) == ([found], [])
+    for seek in (open_run, find_run):
+        with pytest.raises(DataError, match=rf"expected the configuration and seed that \S+-seed1 .* of {found.name}"):
+            seek(tmp_path, "grok-digits", CONFIG, 1)
+
+
+def test_what_was_altered_is_refused_through_a_link_too(tmp_path):
+    found = finished(tmp_path / "runs")
+    (tmp_path / "latest").symlink_to(found.folder)
+    altered(found.folder / "records.jsonl", '"step":2', '"step":5')
+    with pytest.raises(DataError, match=r"records\.jsonl\): expected what the run finished with, got another file"):
+        load_run(tmp_path / "latest")
+    altered(found.folder / "config.json", '"seed": 0', '"seed": 1')
+    with pytest.raises(DataError, match=r"config\.json\): expected the configuration and seed that \S+ is named"):
+        load_run(tmp_path / "latest")
 
 
 CONFIGS = {

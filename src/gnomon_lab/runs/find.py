@@ -144,6 +144,11 @@ class Found:
         return self.config in [plain(setting) for setting in settings]
 
     @property
+    def name(self) -> str:
+        """Where it belongs below the folder of all runs: `experiment/ID`."""
+        return f"{self.experiment}/{self.digest}-seed{self.seed}"
+
+    @property
     def digest(self) -> str:
         """Eight characters that are the same for runs that differ only in the seed."""
         return digest(self.experiment, self.config)
@@ -179,7 +184,7 @@ def open_run(root: Path, experiment: str, config: object, seed: int) -> Found:
         write_json(folder / "config.json", asked)
         for above in {folder.parent, root, *(made.parent for made in new)}:
             sync(above)  # after a power failure, the run's folder is still there
-    found = load_run(folder)
+    found = _sound(_read(folder))
     if found.config != settings:  # two configurations can share their eight characters
         raise DataError(folder, "the same configuration", "another", "Choose another folder --runs.", where="run")
     return found
@@ -188,16 +193,22 @@ def open_run(root: Path, experiment: str, config: object, seed: int) -> Found:
 def find_run(root: Path, experiment: str, config: object, seed: int) -> Found | None:
     """The run of this configuration and seed, if it was begun; raises as `load_run` does."""
     folder = folder_of(root, experiment, config, seed)
-    return load_run(folder) if (folder / "config.json").exists() else None
+    return _sound(_read(folder)) if (folder / "config.json").exists() else None
 
 
 def load_run(folder: Path) -> Found:
-    """The run in a folder.
+    """The run in a folder, which may be reached through links of any name, such as `latest`.
 
     Raises:
         DataError: if the folder is not a run's, was copied or renamed, or its config.json was altered, or what it
             finished with.
     """
+    found = _read(folder)
+    named = (place for place in (folder, folder.resolve()) if _ending(place) == found.name)
+    return _sound(dataclasses.replace(found, folder=next(named, folder)))
+
+
+def _read(folder: Path) -> Found:
     path = folder / "config.json"
     if not path.is_file():
         raise DataError(folder, "a run's folder with config.json", "none", "See `gnomon list`.", where="run")
@@ -210,13 +221,21 @@ def load_run(folder: Path) -> Found:
             "Restore the file, or delete the folder to run again.",
             where="run",
         )
-    found = Found(folder, *(config[name] for name in CONFIG))
-    named = "/".join(Path(os.path.abspath(folder)).parts[-2:])  # noqa: PTH100, resolve() would take a link's other name
-    if named != (own := f"{found.experiment}/{found.digest}-seed{found.seed}"):
+    return Found(folder, *(config[name] for name in CONFIG))
+
+
+def _ending(folder: Path) -> str:
+    """The last two parts of a folder's path, as they are written: a run may be a link to a folder of another name."""
+    return "/".join(Path(os.path.abspath(folder)).parts[-2:])  # noqa: PTH100, resolve() would follow the link
+
+
+def _sound(found: Found) -> Found:
+    """The run; raises DataError if its folder has another's name, or if it is finished and was altered."""
+    if (named := _ending(found.folder)) != found.name:
         raise DataError(
-            path,
+            found.folder / "config.json",
             f"the configuration and seed that {named} is named after",
-            f"those of {own}: the file was altered, or its folder copied or renamed",
+            f"those of {found.name}: the file was altered, or its folder copied or renamed",
             "Restore it.",
             where="run",
         )
@@ -244,10 +263,18 @@ def all_runs(root: Path, experiment: str | None = None) -> tuple[list[Found], li
     runs, damaged = [], []
     for path in sorted(root.glob(f"{experiment or '*'}/*/config.json")):
         try:
-            runs.append(load_run(path.parent))
+            found = _read(path.parent)
+            if not _is_second_name(found, root):
+                runs.append(_sound(found))
         except (DataError, OSError) as error:
             damaged.append(str(error))
     return sorted(runs, key=lambda run: run.started), damaged
+
+
+def _is_second_name(found: Found, root: Path) -> bool:
+    """Whether its folder is a link, such as `latest`, to a run that is below `root` under its own name."""
+    there = os.path.realpath(root / found.name)
+    return _ending(found.folder) != found.name and os.path.realpath(found.folder) == there
 
 
 def plain(config: object) -> dict[str, Any]:
