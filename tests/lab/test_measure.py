@@ -338,6 +338,9 @@ def test_weights_may_be_of_another_precision(folder, measured, dtype):
         ("nets:smal", "expected a function 'smal' in 'nets', got none"),
         ("nets.py:small", "expected a module's name, got 'nets.py'. Write nets:small."),
         ("here/nets.py:small", "Write here.nets:small."),
+        ("./here/../nets.py:small", "Write nets:small."),
+        ("/else/where/nets.py:small", "got '/else/where/nets.py'. Call gnomon in /else/where with --model nets:small."),
+        ("v1.2/nets.py:small", "/v1.2 with --model nets:small."),
         ("nets:made", "expected a function that builds one, got a network, 'made' in 'nets'. Name its class, or"),
         ("nets:needy", "without arguments, got TypeError: needy() missing 1 required positional argument"),
         ("nets:nothing", "expected a torch.nn.Module from nets:nothing, got NoneType"),
@@ -345,6 +348,13 @@ def test_weights_may_be_of_another_precision(folder, measured, dtype):
 )
 def test_factories_that_fail_are_one_line(complaint, model, words):
     assert words in complaint("small.pt", model)
+
+
+@pytest.mark.bad_input
+def test_a_file_in_the_place_of_a_module_is_named_from_the_current_folder(folder, complaint):
+    here = Path.cwd()
+    assert "Write nets:small." in complaint("small.pt", f"{here}/nets.py:small")
+    assert f"Call gnomon in {here.parent} with --model nets:small." in complaint("small.pt", "../nets.py:small")
 
 
 def test_networks_that_do_not_take_the_samples_are_one_line(folder, complaint):

@@ -3,6 +3,7 @@
 import hashlib
 import importlib
 import inspect
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -60,8 +61,7 @@ def function_of(factory: str) -> Callable[..., object]:
             "Name the function that builds the network.",
         )
     if module_name.endswith(".py"):
-        module = ".".join(Path(module_name).with_suffix("").parts)
-        raise DataError("--model", "a module's name", repr(module_name), f"Write {module}:{name}.")
+        raise DataError("--model", "a module's name", repr(module_name), f"{as_module(Path(module_name), name)}.")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -76,6 +76,15 @@ def function_of(factory: str) -> Callable[..., object]:
     if not callable(made):
         raise DataError("--model", f"a function {name!r} in {module_name!r}", "none", "Correct it.")
     return cast("Callable[..., object]", made)
+
+
+def as_module(file: Path, name: str) -> str:
+    """How to name what is in a file as `MODULE:FACTORY`, and where."""
+    place, here = Path(os.path.abspath(file)), Path.cwd()  # noqa: PTH100, resolve() might lead a link elsewhere
+    parts = place.with_suffix("").relative_to(here).parts if place.is_relative_to(here) else ()
+    if parts and not any("." in part for part in parts):
+        return f"Write {'.'.join(parts)}:{name}"
+    return f"Call gnomon in {place.parent} with --model {place.stem}:{name}"
 
 
 def arguments_of(function: Callable[..., object]) -> list[str]:
