@@ -105,6 +105,19 @@ before = highest()
 probe.read()
 print(highest() - before)
 """
+# A bandwidth at which the kernel of any two of 400 points is 1.
+CLOSE = """
+import numpy as np
+from gnomon import DeepRFM
+from gnomon.kernels import GaussianKernel
+
+X, y = np.random.default_rng(0).normal(size=(400, 500)), np.arange(400) % 2
+model = DeepRFM(GaussianKernel(1e9), depth=0)
+model.fit(X[:50], y[:50])
+before = highest()
+assert model.fit(X, y).jitter_ > 0
+print(highest() - before)
+"""
 
 
 def peak(measure, budget):
@@ -148,6 +161,13 @@ def test_slicing_keeps_to_its_budget():
 def test_one_graph_of_training_samples_is_held_at_a_time():
     # With two it is 0.44 of the budget.
     assert peak(INFLUENCE, 2**28) < 0.36 * 2**28
+
+
+@pytest.mark.unchecked
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell peaks of memory")
+def test_points_that_a_kernel_does_not_tell_apart_are_not_compared_all_at_once():
+    # In pairs they are 320 MB, twice.
+    assert peak(CLOSE, None) < 2**26
 
 
 @pytest.mark.unchecked

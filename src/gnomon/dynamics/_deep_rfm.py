@@ -61,7 +61,7 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
         ConvergenceError: from `fit`, if the Gram matrix is not positive definite with the largest jitter, 1e6 n
             epsilons. The jitter is 0 unless the Cholesky factorisation fails, and is recorded in the readings.
         CheckpointError: from `fit`, if the state is not from this model and these data.
-    Cost: O(n³ + n²d + nd² + d³) per layer; two n x n matrices at once, in float64 1.6 GB for 10,000 points.
+    Cost: O(n³ + n²d + nd² + d³) per layer; three n x n matrices at once, in float64 2.4 GB for 10,000 points.
     Example:
         >>> import numpy as np, gnomon
         >>> from gnomon.kernels import LaplaceKernel, ReLUFeatures

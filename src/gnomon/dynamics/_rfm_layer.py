@@ -1,6 +1,7 @@
 """One layer of Deep RFM: a kernel machine, the root of its AGOP, random features, and what is read from them."""
 
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 from jaxtyping import Float, Int
@@ -132,9 +133,9 @@ def interpolate(
 ) -> tuple[Float[Tensor, "n k"], Float[Tensor, ""], Float[Tensor, ""]]:
     r"""The coefficients $\alpha = (K + \mu I)^{-1}Y$ by Cholesky, the jitter that it needed, and the largest misfit."""
     n = len(x)
-    gram = over_pairs(kernel.value, x, metric, block)
     if ridge == 0:
-        _require_distinct(x, gram)
+        _require_distinct(x)
+    gram = over_pairs(kernel.value, x, metric, block)
     least = n * torch.finfo(x.dtype).eps
     for jitter in (0.0, *(least * 10**power for power in range(JITTERS))):
         gram.diagonal().fill_(1 + ridge + jitter)
@@ -153,22 +154,23 @@ def interpolate(
     return coefficients, x.new_tensor(jitter), misfit
 
 
-def _require_distinct(x: Float[Tensor, "n d"], gram: Float[Tensor, "n n"]) -> None:
+def _require_distinct(x: Float[Tensor, "n d"]) -> None:
     """Raises a RangeError that names equal points, for which there is no ridgeless solution."""
-    rows, columns = (gram == 1).nonzero(as_tuple=True)
-    later = rows < columns
-    rows, columns = rows[later], columns[later]
-    equal = (x[rows] == x[columns]).all(1)
-    if equal.any():
-        pairs = list(zip(rows[equal].tolist(), columns[equal].tolist(), strict=True))
-        named = ", ".join(f"{i} and {j}" for i, j in pairs[:3])
-        more = f" and {len(pairs) - 3} more pairs" if len(pairs) > 3 else ""
-        raise RangeError(
-            "X",
-            "different points, since without a ridge the Gram matrix of equal ones is singular",
-            f"equal inputs of points {named}{more}",
-            "Leave one of each out, or take a ridge above 0.",
-        )
+    # Not by the kernel, which is 1 for points that are close enough: all pairs, once features have collapsed.
+    kinds, kind, counts = torch.unique(x, dim=0, return_inverse=True, return_counts=True)
+    if len(kinds) == len(x):
+        return
+    repeated = (counts[kind] > 1).nonzero()[:, 0].tolist()
+    pairs = ((i, i + 1 + j) for i in repeated for j in (kind[i + 1 :] == kind[i]).nonzero()[:, 0].tolist())
+    named = ", ".join(f"{i} and {j}" for i, j in islice(pairs, 3))
+    others = int((counts * (counts - 1)).sum()) // 2 - 3
+    more = f" and {others} more pairs" if others > 0 else ""
+    raise RangeError(
+        "X",
+        "different points, since without a ridge the Gram matrix of equal ones is singular",
+        f"equal inputs of points {named}{more}",
+        "Leave one of each out, or take a ridge above 0.",
+    )
 
 
 def _collapse(features: Float[Tensor, "n p"], labels: Int[Tensor, "n"], classes: int) -> Collapse:
