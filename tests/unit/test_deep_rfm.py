@@ -227,15 +227,34 @@ def test_jitter_comes_only_when_needed_and_is_told():
 def test_equal_points_are_named(monkeypatch):
     X, y = clusters()
     X[[7, 19]] = X[[2, 2]]
-    with pytest.raises(RangeError, match=r"equal inputs of points 2 and 7, 2 and 19, 7 and 19\. Leave one"):
+    with pytest.raises(RangeError, match=r"inputs of layer 0 .* points 2 and 7, 2 and 19, 7 and 19\. Take a ridge"):
         DeepRFM(depth=1).fit(X, y)
     X[11] = X[2]
     with pytest.raises(RangeError, match=r"2 and 7, 2 and 11, 2 and 19 and 3 more pairs"):
         DeepRFM(depth=0).fit(X, y)
     assert DeepRFM(LaplaceKernel(2.0), ReLUFeatures(24), depth=1, ridge=1e-3).fit(X, y).readings_[0].jitter == 0
+    with pytest.raises(RangeError, match=r"inputs of layer 1 that .* unit length.* or more features that vary"):
+        DeepRFM(feature_map=ReLUFeatures(1), depth=2).fit(*clusters())
     monkeypatch.setattr(rfm_layer, "JITTERS", 0)
     with pytest.raises(ConvergenceError, match="expected a positive definite Gram matrix, got one that is not"):
         DeepRFM(GaussianKernel(3.0), depth=0).fit(*clusters(40, 2))
+
+
+@pytest.mark.bad_input
+def test_points_of_one_direction_are_named_as_what_they_are():
+    """Of one feature, standardised and scaled to unit length, only the sign is left."""
+    y = np.array([0, 0, 1, 1])
+    centred, single = np.array([[1.0, 2], [2, 4], [-1, 1], [-2, -7]]), np.array([[1.0], [2], [4], [5]])
+    one = r"points 0 and 1, 2 and 3\. Take a ridge above 0, or more features that vary: one alone has two directions\."
+    for X, says in (
+        (centred, r"points 0 and 1\. Take a ridge above 0, or leave one of each out\."),
+        (single, one),
+        (np.concatenate([single, np.full((4, 1), 3.0)], 1), one),
+    ):
+        for depth, where in ((0, "the last kernel machine"), (1, "layer 0")):
+            with pytest.raises(RangeError, match=rf"\(X\): expected inputs of {where} that differ .* got .* {says}"):
+                DeepRFM(depth=depth).fit(X, y)
+    assert DeepRFM(depth=1, ridge=1e-3).fit(single, y).score(single, y) == 1
 
 
 @pytest.mark.bad_input

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from gnomon import _checks
 from gnomon._extras import missing
-from gnomon.dynamics._rfm_layer import DeepRFMReading, DeepRFMStage, RFMLayer, fit_layer, interpolate
+from gnomon.dynamics._rfm_layer import DeepRFMReading, DeepRFMStage, RFMLayer, fit_layer, interpolate, require_distinct
 from gnomon.errors import CheckpointError, EmptyError, RangeError, public
 from gnomon.kernels import FeatureMap, Kernel, LaplaceKernel, ReLUFeatures, kernel_gram
 from gnomon.linalg import unit
@@ -56,8 +56,9 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
         n_features_in_: the number of inputs.
     Raises:
         RangeError: from `fit`, if a setting is out of range, if there is only one class, if a variance overflows, if
-            inputs of a layer are equal and there is no ridge, in which case they are named, or if a kernel machine does
-            not change at its points, as with too small a bandwidth.
+            inputs of a layer, scaled to unit length, are equal and there is no ridge, as with a single feature, which
+            leaves 1 and -1 (the points are named), or if a kernel machine does not change at its points, as with too
+            small a bandwidth.
         ConvergenceError: from `fit`, if the Gram matrix is not positive definite with the largest jitter, 1e6 n
             epsilons. The jitter is 0 unless the Cholesky factorisation fails, and is recorded in the readings.
         CheckpointError: from `fit`, if the state is not from this model and these data.
@@ -134,6 +135,8 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
             if callback is not None:
                 callback(self.readings_[-1])
         self.points_ = unit(x)
+        if self.ridge == 0:
+            require_distinct(self.points_, "the last kernel machine")
         self.coefficients_, jitter, _ = interpolate(
             self.kernel, self.points_, targets, self.ridge, None, _rows_of(len(x))
         )
@@ -145,6 +148,7 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
         seed = int(np.random.SeedSequence((int(self.random_state), layer)).generate_state(1, np.uint64)[0]) >> 1
         drawn = self.feature_map.draw(x.shape[1], torch.Generator().manual_seed(seed))
         return fit_layer(
+            layer,
             self.kernel,
             x,
             targets,

@@ -93,6 +93,7 @@ class RFMLayer:
 
 
 def fit_layer(
+    layer: int,
     kernel: Kernel,
     x: Float[Tensor, "n d"],
     targets: Float[Tensor, "n k"],
@@ -108,6 +109,8 @@ def fit_layer(
     its meaning, as the next one's metric. The last AGOP is used as it is.
     """
     inputs, metric = unit(x), None
+    if ridge == 0:
+        require_distinct(inputs, f"layer {layer}")
     for iteration in range(iterations):
         coefficients, jitter, misfit = interpolate(kernel, inputs, targets, ridge, metric, block)
         agop = kernel_agop(kernel, inputs, coefficients, metric)
@@ -133,8 +136,6 @@ def interpolate(
 ) -> tuple[Float[Tensor, "n k"], Float[Tensor, ""], Float[Tensor, ""]]:
     r"""The coefficients $\alpha = (K + \mu I)^{-1}Y$ by Cholesky, the jitter that it needed, and the largest misfit."""
     n = len(x)
-    if ridge == 0:
-        _require_distinct(x)
     gram = over_pairs(kernel.value, x, metric, block)
     least = n * torch.finfo(x.dtype).eps
     for jitter in (0.0, *(least * 10**power for power in range(JITTERS))):
@@ -154,8 +155,8 @@ def interpolate(
     return coefficients, x.new_tensor(jitter), misfit
 
 
-def _require_distinct(x: Float[Tensor, "n d"]) -> None:
-    """Raises a RangeError that names equal points, for which there is no ridgeless solution."""
+def require_distinct(x: Float[Tensor, "n d"], where: str) -> None:
+    """Raises a RangeError that names equal inputs of unit length, for which there is no ridgeless solution."""
     # Not by the kernel, which is 1 for points that are close enough: all pairs, once features have collapsed.
     kinds, kind, counts = torch.unique(x, dim=0, return_inverse=True, return_counts=True)
     if len(kinds) == len(x):
@@ -165,11 +166,14 @@ def _require_distinct(x: Float[Tensor, "n d"]) -> None:
     named = ", ".join(f"{i} and {j}" for i, j in islice(pairs, 3))
     others = int((counts * (counts - 1)).sum()) // 2 - 3
     more = f" and {others} more pairs" if others > 0 else ""
+    several = int(x.any(0).sum()) > 1
     raise RangeError(
         "X",
-        "different points, since without a ridge the Gram matrix of equal ones is singular",
-        f"equal inputs of points {named}{more}",
-        "Leave one of each out, or take a ridge above 0.",
+        f"inputs of {where} that differ when scaled to unit length, since without a ridge the Gram matrix of equal "
+        "ones is singular",
+        f"equal ones at points {named}{more}",
+        "Take a ridge above 0, or "
+        + ("leave one of each out." if several else "more features that vary: one alone has two directions."),
     )
 
 
