@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 from gnomon.errors import RangeError
 from gnomon.regions import (
@@ -16,6 +17,7 @@ from gnomon.regions import (
     plane_through,
     slice_regions,
 )
+from gnomon.regions._operations import PiecewiseLinear, joined
 from tests.unit.test_regions import FLAT, require_exact
 
 SAME = nn.Linear(2, 2, bias=False).double()
@@ -116,11 +118,47 @@ def test_a_sample_on_the_decision_boundary_is_read():
 
 def test_a_function_that_does_not_bend_has_no_boundary():
     x = torch.ones(1, 2)
-    for function in (nn.LeakyReLU(1.0), nn.PReLU(3, init=1.0), nn.RReLU(1.0, 1.0)):
+    for function in (nn.LeakyReLU(1.0), nn.PReLU(3, init=1.0), nn.RReLU(1.0, 1.0), nn.Softshrink(0.0)):
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(2, 3), function, nn.Linear(3, 2)).eval()
         assert boundary_distance(model, x).isinf().all(), function
         assert len(require_exact(model.double(), FLAT, (-1.0, 1.0, -1.0, 1.0))) == 1
+
+
+def test_a_channel_that_does_not_bend_has_no_boundary_beside_others_that_do():
+    model = nn.Sequential(nn.PReLU(2), nn.Linear(2, 2)).eval()
+    model[0].weight.data = torch.tensor([1.0, 0.25])
+    torch.testing.assert_close(boundary_distance(model, torch.tensor([[0.1, 5.0]])), torch.tensor([5.0]))
+    regions = require_exact(model.double(), FLAT, (-1.0, 1.0, -1.0, 1.0))
+    assert len(regions) == 2
+    assert regions.unit_of(regions.polygons.labels)[1].unique().tolist() == [-1, 1]
+
+
+def test_of_an_image_only_the_channels_that_bend_have_boundaries():
+    """As in a network that applies the function to these alone."""
+    torch.manual_seed(0)
+    conv, slope, last = nn.Conv2d(1, 3, 2), torch.tensor([0.5, 1.0, -0.2]), nn.Linear(27, 2)
+
+    class Alone(nn.Module):
+        def forward(self, x):
+            first, second, third = x.chunk(3, 1)
+            return torch.cat([functional.leaky_relu(first, 0.5), second, functional.leaky_relu(third, -0.2)], 1)
+
+    function = nn.PReLU(3)
+    function.weight.data = slope
+    one, other = (nn.Sequential(conv, part, nn.Flatten(), last).double().eval() for part in (function, Alone()))
+    x = torch.randn(3, 1, 4, 4, dtype=torch.float64)
+    torch.testing.assert_close(boundary_distance(one, x), boundary_distance(other, x))
+    found, wanted = (slice_regions(model, plane_through(*x), (-2, 2, -2, 2)) for model in (one, other))
+    assert len(found) == len(wanted) > 10
+    require_exact(one, found.plane, (-2.0, 2.0, -2.0, 2.0))
+
+
+def test_pieces_without_a_width_are_left_out():
+    function = joined(PiecewiseLinear((0.0, 1.0, 1.0, 2.0), (0.0, 1.0, 7.0, 1.0, 3.0), (0.0, 0.0, 0.0, 0.0, -4.0)))
+    assert function == PiecewiseLinear((0.0, 2.0), (0.0, 1.0, 3.0), (0.0, 0.0, -4.0))
+    bent_once = joined(PiecewiseLinear((1.0, 1.0), (0.0, 7.0, 2.0), (0.0, 0.0, -2.0)))
+    assert bent_once == PiecewiseLinear((1.0,), (0.0, 2.0), (0.0, -2.0))
 
 
 def test_bounds_in_the_wrong_order_give_the_upper_as_in_torch():

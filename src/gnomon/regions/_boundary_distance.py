@@ -10,7 +10,7 @@ from gnomon import _checks
 from gnomon._budget import budget_of
 from gnomon._precision import full_precision, narrowed
 from gnomon.regions._memory_plan import NUMBER
-from gnomon.regions._operations import Affine, Bend, PiecewiseLinear, Planes, bent, state_at_origin
+from gnomon.regions._operations import Affine, Bend, PiecewiseLinear, Planes, bent, state_at_origin, straight
 from gnomon.regions._steps import Network, network_of
 from gnomon.regions._windows import windows
 
@@ -148,7 +148,9 @@ def _behind(operation: Bend, planes: Planes, value: Planes, constant: bool = Tru
     """What is zero where a unit bends: its distance from its breaks, or from the other entries of its window."""
     if isinstance(operation, PiecewiseLinear):
         breaks = torch.tensor(operation.breaks, dtype=planes.dtype, device=planes.device)
-        return planes[..., None] - breaks * constant
+        behind = planes[..., None] - breaks * constant
+        # A channel of slope 1 beside others reaches none.
+        return behind.masked_fill_(straight(operation, planes)[..., None], torch.inf) if constant else behind
     looked_at, _ = windows(operation.window, planes.shape[2:], planes.device)
     behind = value.flatten(2)[..., None] - planes.flatten(2)[:, :, looked_at.clamp_min(0)]
     # Beyond the rim, nothing ever becomes the largest.

@@ -7,9 +7,10 @@ axis come those of what the network itself holds for one sample, including the a
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gnomon.regions._windows import Window, windows
@@ -66,32 +67,43 @@ def clipped(low: float | int | None, high: float | int | None) -> PiecewiseLinea
 
 
 def joined(function: PiecewiseLinear) -> Operation:
-    """The same, without breaks where it does not bend, as that of a LeakyReLU of slope 1."""
+    """The same, without pieces that have no width, as one of Softshrink(0), and breaks where no channel bends."""
     slopes, offsets = function.slopes, function.offsets
-    bends = [
-        bool((torch.as_tensor(slopes[i]) != slopes[i + 1]).any()) or offsets[i] != offsets[i + 1]
-        for i in range(len(function.breaks))
-    ]
-    if not any(bends):
+    pieces, breaks = [0], []
+    for piece, at in enumerate(function.breaks, 1):
+        before = pieces[-1]
+        bends = bool((torch.as_tensor(slopes[before]) != slopes[piece]).any()) or offsets[before] != offsets[piece]
+        if bends and at not in function.breaks[piece:]:
+            pieces.append(piece)
+            breaks.append(at)
+    if not breaks:
         return Affine(lambda planes: on_pieces(planes, function, torch.zeros_like(planes[:, 0], dtype=torch.long)))
-    return PiecewiseLinear(
-        tuple(at for at, bend in zip(function.breaks, bends, strict=True) if bend),
-        (slopes[0], *(slope for slope, bend in zip(slopes[1:], bends, strict=True) if bend)),
-        (offsets[0], *(offset for offset, bend in zip(offsets[1:], bends, strict=True) if bend)),
-    )
+    return PiecewiseLinear(tuple(breaks), tuple(slopes[i] for i in pieces), tuple(offsets[i] for i in pieces))
+
+
+def straight(function: PiecewiseLinear, planes: Planes) -> Bool[Tensor, "*d"]:
+    """Which units do not bend anywhere, as those of a PReLU's channel whose slope is 1."""
+    bends = torch.zeros(planes.shape[2:], dtype=torch.bool, device=planes.device)
+    slopes = [_per_unit(slope, planes) for slope in function.slopes]
+    for (left, at_left), (right, at_right) in pairwise(zip(slopes, function.offsets, strict=True)):
+        bends |= (left != right) | (at_left != at_right)
+    return ~bends
 
 
 def on_pieces(planes: Planes, function: PiecewiseLinear, state: Int[Tensor, "p *d"]) -> Planes:
     """The output where each unit is on one of its straight pieces."""
     slope, offset = torch.zeros_like(state, dtype=planes.dtype), torch.zeros_like(state, dtype=planes.dtype)
     for i, (this_slope, this_offset) in enumerate(zip(function.slopes, function.offsets, strict=True)):
-        if isinstance(this_slope, Tensor):
-            this_slope = this_slope.reshape(-1, *[1] * (planes.ndim - 4))
-        slope = torch.where(state == i, this_slope, slope)
+        slope = torch.where(state == i, _per_unit(this_slope, planes), slope)
         offset = torch.where(state == i, this_offset, offset)
     value = planes * slope[:, None]
     value[:, -1] += offset
     return value
+
+
+def _per_unit(slope: Tensor | float | int, planes: Planes) -> Tensor | float | int:
+    """A slope as it applies to units: one with a number per channel, behind the axis of samples, along that axis."""
+    return slope.reshape(-1, *[1] * (planes.ndim - 4)) if isinstance(slope, Tensor) else slope
 
 
 def picked(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnomon.errors import ConvergenceError
 from gnomon.regions._memory_plan import MemoryPlan
-from gnomon.regions._operations import Affine, Bend, Maximum, PiecewiseLinear, Planes, bent
+from gnomon.regions._operations import Affine, Bend, Maximum, PiecewiseLinear, Planes, bent, straight
 from gnomon.regions._partition import LAYER_BITS
 from gnomon.regions._polygons import Polygons
 from gnomon.regions._split import Allow, Split, split_by_lines, split_by_maximum
@@ -136,6 +136,8 @@ def _cut_by(
         labels = (place << LAYER_BITS) + torch.arange(len(looked_at), device=planes.device)
         return split_by_maximum(polygons, entries, looked_at, labels, rounding, allow, room)
     labels = (place << LAYER_BITS) + torch.arange(entries.shape[2], device=entries.device).repeat(len(operation.breaks))
+    # A unit that does not bend is never beyond its break.
+    rounding = rounding.masked_fill(straight(operation, planes).flatten(), torch.inf)
     return split_by_lines(polygons, entries, operation.breaks, labels, rounding, allow, room)
 
 
