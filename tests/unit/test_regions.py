@@ -623,6 +623,7 @@ FORMS = {
     "a bend by names": lambda m, x: torch.clamp(min=-0.2, max=0.5, input=x),
     "in place by names": lambda m, x: functional.relu(inplace=True, input=x + 0.1) + x,
     "axes by names": lambda m, x: torch.flatten(start_dim=1, input=m.lift(x)),
+    "unchanged": lambda m, x: +(+x).relu() + x.positive().type_as(m.scale),
     "a product by names": lambda m, x: torch.addmm(input=m.first.bias, mat1=x, mat2=m.weight),
 }
 

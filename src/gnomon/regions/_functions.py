@@ -301,7 +301,7 @@ MAKERS: Mapping[str, Callable[..., Operation | None]] = {
     **dict.fromkeys(
         ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"), _dropout
     ),
-    **dict.fromkeys(("contiguous", "clone", "to", "double", "detach", "requires_grad"), _same),
+    **dict.fromkeys(("contiguous", "clone", "to", "double", "type_as", "detach", "requires_grad", "positive"), _same),
     **dict.fromkeys(("view_as", "reshape_as"), _shaped_as(torch.reshape)),
     "expand_as": _shaped_as(torch.broadcast_to),
 }
