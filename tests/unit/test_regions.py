@@ -696,6 +696,9 @@ def test_functions_that_are_not_are_named_with_their_line(form, named):
     ("form", "problem"),
     [
         (lambda m, x: x - x.mean(0, keepdim=True), "outputs that change with the samples beside"),
+        (lambda m, x: x.cumsum(0), "outputs that change with the samples beside"),
+        (lambda m, x: x - x[:1], "outputs that change with the samples beside"),
+        (lambda m, x: x.flip(0), "outputs that change with the samples beside"),
         (lambda m, x: x / x.size(0), "outputs that change with the samples beside"),
         (lambda m, x: x.view(1, -1), "a network that does not take two samples: .*mat1 and mat2"),
         (lambda m, x: x[:1], r"a network that does not take two samples: .*outputs of shape \(2, c\)"),

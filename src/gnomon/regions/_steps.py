@@ -199,8 +199,9 @@ def _require_apart(network: Network, x: Float[Tensor, "1 *d"], outputs: Float[Te
     """
     both = torch.cat([x, 1 - x])
     try:
-        beside = outputs_of(network.model(both.clone()), both)
-        apart = (beside[:1] - outputs).abs().max()
+        # Once ahead of the other and once behind it, since a sum over those so far does not change the first.
+        ahead, behind = (outputs_of(network.model(pair.clone()), pair) for pair in (both, both.flip(0)))
+        apart = torch.cat([ahead[:1] - outputs, behind[1:] - outputs]).abs().max()
         mixed = apart > AGREEMENT * outputs.abs().max() and apart > network.moved_by_noise(x)
         problem = "outputs that change with the samples beside" if mixed else ""
     except (*WRONG, ShapeError) as error:
