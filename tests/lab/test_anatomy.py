@@ -66,6 +66,19 @@ def test_a_logarithmic_quantity_goes_its_way_by_its_logarithm():
     assert (at(values, log=True).step, at(values).step) == (30, 3)
 
 
+@pytest.mark.parametrize("values", [(1.0, 0.5, 0.2, 0.05, 0.0, 0.0), (0.0, 0.5, 0.8, 0.95, 1.0, 1.0)])
+def test_a_logarithmic_quantity_that_is_zero_at_an_end_goes_its_way_on_a_linear_axis(values):
+    assert at(values, log=True) == at(values)
+    assert at(values).step == 10
+
+
+def test_what_dead_units_leave_is_drawn_on_a_linear_axis():
+    dying = figures(made_up(**{"jacobians/jacobian_norm": (5.0, 4.0, 1.0, 0.0, 0.0, 0.0)}))[-1]
+    panels = {panel.title: panel for panel in dying.panels}
+    assert not panels["Jacobian norm"].log_y
+    assert any(panel.log_y for panel in panels.values())
+
+
 def test_what_ends_near_its_start_does_not_change():
     assert at((1.0, 1.0, 1.0, 1.0, 1.0, 1.1)) is None
     assert at((0.0, 0.0, 0.0, 0.0, 0.0, 0.0)) is None

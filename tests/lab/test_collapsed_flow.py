@@ -73,6 +73,7 @@ def test_table_summary_and_figures():
 def test_a_ratio_ends_where_its_bound_is_no_longer_resolved():
     arm = [{"a": 5.0, "b": 1.0}, {"a": 1.0, "b": 4.0}, {"a": 1.0, "b": 2.0}, {"a": 9.0, "b": 1e-9}]
     assert ratio(arm, "a", "b", 1e-8) == 0.5
+    assert ratio(arm, "a", "b", 5.0) == 0
 
 
 def test_claims_hold_for_what_the_errata_leave():

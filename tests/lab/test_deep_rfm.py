@@ -14,6 +14,7 @@ from gnomon.errors import RangeError
 from gnomon.kernels import FourierFeatures, LaplaceKernel, ReLUFeatures
 from gnomon_lab.papers.agop_collapse.deep_rfm.page import (
     claims,
+    described,
     figures,
     from_collapsed,
     others,
@@ -114,6 +115,8 @@ def test_arms_are_the_paper_s():
     }
     assert {*PAPER.arms} == arms
     assert len(PAPER.arms) == len(arms)
+    assert described("svhn laplace relu") == "SVHN, Laplace kernel, ReLU features"
+    assert len({*map(described, PAPER.arms)}) == len(arms)
 
 
 def test_features_are_the_paper_s():

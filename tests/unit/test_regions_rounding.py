@@ -131,7 +131,7 @@ def test_a_channel_that_does_not_bend_has_no_boundary_beside_others_that_do():
     torch.testing.assert_close(boundary_distance(model, torch.tensor([[0.1, 5.0]])), torch.tensor([5.0]))
     regions = require_exact(model.double(), FLAT, (-1.0, 1.0, -1.0, 1.0))
     assert len(regions) == 2
-    assert regions.unit_of(regions.polygons.labels)[1].unique().tolist() == [-1, 1]
+    assert regions.unit_of(regions.polygons.labels.flatten())[1].unique().tolist() == [-1, 1]
 
 
 def test_of_an_image_only_the_channels_that_bend_have_boundaries():

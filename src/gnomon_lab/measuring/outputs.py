@@ -175,15 +175,16 @@ def of_classes(outputs: Tensor) -> int:
 
 def layer_before(network: nn.Module, x: Shaped[Tensor, "n *d"], outputs: Float[Tensor, "n *c"]) -> str | None:
     """The layer whose outputs a softmax, or its logarithm, turns into these; None if there is no such layer."""
-    found: list[str] = []
+    last: str | None = None  # no list, whose entries a reading would put back
     of_probabilities = bool(outputs.min() >= 0)
 
     def note(name: str, output: object) -> None:
+        nonlocal last
         if isinstance(output, Tensor) and output.shape == outputs.shape and output.is_floating_point():
             axis = of_classes(output)
             after = output.softmax(axis) if of_probabilities else output.log_softmax(axis)
             if not torch.equal(output, outputs) and torch.allclose(after, outputs, atol=CLOSE):
-                found.append(name)
+                last = name
 
     handles = [
         module.register_forward_hook(lambda module, inputs, output, name=name: note(name, output), prepend=True)
@@ -195,4 +196,4 @@ def layer_before(network: nn.Module, x: Shaped[Tensor, "n *d"], outputs: Float[T
     finally:
         for handle in handles:
             handle.remove()
-    return found[-1] if found else None
+    return last

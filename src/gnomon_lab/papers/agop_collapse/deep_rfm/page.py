@@ -90,7 +90,7 @@ def summary(records: Sequence[Record]) -> str:
 def described(arm: str) -> str:
     """An arm in words."""
     data, kernel, features = arm.split()
-    names = {"mnist": "MNIST", "cifar10": "CIFAR-10", "relu": "ReLU", "cosine": "cosine"}
+    names = {"mnist": "MNIST", "cifar10": "CIFAR-10", "svhn": "SVHN", "relu": "ReLU", "cosine": "cosine"}
     return f"{names[data]}, {kernel.title()} kernel, {names[features]} features"
 
 

@@ -33,8 +33,8 @@ CORRECTED = "as corrected in docs/errata.md, equation "
 
 
 def ratio(arm: Arm, name: str, bound: str, least: float) -> float:
-    """The largest ratio of a value to its bound after time 0, as long as the bound is above what is resolved."""
-    return max(record[name] / record[bound] for record in arm[1:] if record[bound] > least)
+    """The largest ratio of a value to its bound after time 0, while the bound is above what is resolved, or 0."""
+    return max((record[name] / record[bound] for record in arm[1:] if record[bound] > least), default=0.0)
 
 
 def powers(arm: Arm) -> list[float]:

@@ -75,14 +75,14 @@ class Change:
 def change(records: Sequence[Record], arm: str, quantity: Quantity) -> Change | None:
     """The change point of a quantity in one arm of one run; None where it does not change.
 
-    The rule is the same for all: with v the quantity, or its logarithm where it is drawn on a logarithmic axis, the
-    first reading from which on v is never again on the near side of v_first + WAY (v_last - v_first).
+    The rule is the same for all: with v the quantity, or its logarithm where it is drawn on a logarithmic axis and
+    above 0, the first reading from which on v is never again on the near side of v_first + WAY (v_last - v_first).
     """
     steps, values = series(records, arm, quantity.name)
     first, last = values[0], values[-1]
     if feature_learning_interval(steps, values, MOVES).change <= MOVES:
         return None
-    far = first ** (1 - WAY) * last**WAY if quantity.log else first + WAY * (last - first)
+    far = first ** (1 - WAY) * last**WAY if quantity.log and min(first, last) > 0 else first + WAY * (last - first)
     short = [place for place, value in enumerate(values) if (value - far) * (last - first) < 0]
     return Change(steps[short[-1] + 1], values[short[-1] + 1], last > first)
 

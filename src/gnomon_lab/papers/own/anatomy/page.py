@@ -85,4 +85,6 @@ def panel(records: Sequence[Record], quantity: Quantity) -> Panel:
     drawn = lines(records, {arm: arm for arm in ARMS}, quantity.name)
     if quantity.name == KERNEL:
         drawn += (Line(OTHER, *series(records, ARMS[0], UNRELATED), dashed=True, colour=len(ARMS)),)
-    return Panel(quantity.title, quantity.unit, drawn + dots, log_y=quantity.log)
+    shown = drawn + dots
+    # A network all of whose units are dead has a Jacobian of zeros.
+    return Panel(quantity.title, quantity.unit, shown, log_y=quantity.log and all(min(line.y) > 0 for line in shown))
