@@ -304,7 +304,7 @@ def test_nc1_of_the_paper_is_the_ratios_for_renormalised_features_only():
 
 @pytest.mark.unchecked
 @pytest.mark.parametrize("decay", [0.0, 0.1])
-@pytest.mark.parametrize("width", [3, 12])
+@pytest.mark.parametrize("width", [1, 3, 12])
 @settings
 def test_gradients(decay, width, bias):
     features, labels = samples((4, 3, 2), width)
@@ -472,6 +472,30 @@ def test_collapsed_features_keep_their_digits(spread, copied):
         best, offset = solver(features, labels, 0.0, bias)
         found = central_path_distance(best, offset if bias else None, moments)
         torch.testing.assert_close(found, torch.zeros_like(found), atol=1e-12, rtol=0)
+
+
+DEPENDENT = {
+    "more classes than features": lambda: normal(8, 3),
+    "two coincide": lambda: normal(8, 12)[[0, 1, 2, 3, 4, 5, 6, 6]],
+    "on a line": lambda: torch.outer(normal(8), normal(12, seed=1)),
+    "far from the origin": lambda: normal(8, 6) + 1e3,
+}
+
+
+@pytest.mark.parametrize("spread", [1e-3, 1e-5, 1e-7])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("kind", DEPENDENT)
+def test_collapsed_features_whose_means_depend_on_each_other_keep_their_digits(kind, bias, spread):
+    """Where no classifier maps the means to the labels, and one of least norm would be lost in rounding."""
+    labels, means = torch.arange(80) % 8, DEPENDENT[kind]()
+    features = means[labels] + spread * normal(80, means.shape[1], seed=2)
+    moments = moments_of(features, labels)
+    best, offset = solver(features, labels, 0.0, bias)
+    parts = mse_decomposition(best, offset if bias else None, moments)
+    assert parts.least_squares > 0.01
+    torch.testing.assert_close(parts.total, parts.least_squares, rtol=1e-10, atol=0)
+    distance = central_path_distance(best, offset if bias else None, moments)
+    torch.testing.assert_close(distance, torch.zeros_like(distance), rtol=0, atol=1e-7)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

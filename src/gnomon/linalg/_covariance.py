@@ -1,5 +1,6 @@
 """Positive semi-definite matrices, held in full or as rows, whichever is smaller."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +10,9 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import RangeError
+
+Solver = Callable[[Float[Tensor, "m p"]], tuple[Float[Tensor, "m p"], Float[Tensor, "m p"]]]
+"""Maps rows to their products with a pseudo-inverse, and to what it leaves out."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +50,18 @@ class Dense:
         return torch.linalg.solve(self.matrix + shift * identity(self.matrix), rows, left=False)
 
     @full_precision
-    def pseudo_solve(self, rows: Float[Tensor, "m p"], eps: float) -> tuple[Float[Tensor, "m p"], Float[Tensor, "m p"]]:
-        r"""$A\Sigma^+$ for the rows A, and their part beyond the range, $A(I - \Sigma\Sigma^+)$."""
+    def pseudo_solver(self, eps: float) -> Solver:
+        r"""What maps rows A to $A\Sigma^+$, and to their part beyond the range, $A(I - \Sigma\Sigma^+)$."""
         inverse = pseudo_inverse(self.matrix, eps)
         rank = (inverse * self.matrix).sum().detach().round()
-        beyond = rows - rows @ inverse @ self.matrix
-        # Twice, because the first difference still contains rounding errors within the range.
-        beyond = beyond - beyond @ inverse @ self.matrix
-        return rows @ inverse, torch.where(rank < rows.shape[1], beyond, 0)
+
+        def solve(rows: Float[Tensor, "m p"]) -> tuple[Float[Tensor, "m p"], Float[Tensor, "m p"]]:
+            beyond = rows - rows @ inverse @ self.matrix
+            # Twice, because the first difference still contains rounding errors within the range.
+            beyond = beyond - beyond @ inverse @ self.matrix
+            return rows @ inverse, torch.where(rank < rows.shape[1], beyond, 0)
+
+        return solve
 
     def to(self, dtype: torch.dtype) -> "Dense":
         """The same in another precision."""
@@ -117,14 +125,18 @@ class Factored:
         return first + inverted(rows - shift * first - first @ own.mT @ own)
 
     @full_precision
-    def pseudo_solve(self, rows: Float[Tensor, "m p"], eps: float) -> tuple[Float[Tensor, "m p"], Float[Tensor, "m p"]]:
-        r"""$A(F^\top F)^+$ for the rows A, and their part beyond the range of $F^\top$."""
+    def pseudo_solver(self, eps: float) -> Solver:
+        r"""What maps rows A to $A(F^\top F)^+$, and to their part beyond the range of $F^\top$."""
         own = self.rows
         inverse = pseudo_inverse(own @ own.mT, eps)
-        inside = rows @ own.mT @ inverse
-        beyond = rows - inside @ own
-        beyond = beyond - beyond @ own.mT @ inverse @ own
-        return inside @ inverse @ own, beyond
+
+        def solve(rows: Float[Tensor, "m p"]) -> tuple[Float[Tensor, "m p"], Float[Tensor, "m p"]]:
+            inside = rows @ own.mT @ inverse
+            beyond = rows - inside @ own
+            beyond = beyond - beyond @ own.mT @ inverse @ own
+            return inside @ inverse @ own, beyond
+
+        return solve
 
     def to(self, dtype: torch.dtype) -> "Factored":
         """The same in another precision."""

@@ -1,11 +1,12 @@
 """The least-squares classifier of given features, and how much another classifier loses compared with it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional
 
 from gnomon import _checks
 from gnomon.errors import RangeError, ShapeError
@@ -101,19 +102,39 @@ def regression(
         rounding: how far rounding moves the features.
     """
     rows, targets = (torch.cat(parts) for parts in zip(*blocks, strict=True))
-    eye = identity(rows @ rows.mT)
     if shift > 0:
-        along = within.shifted_solve(rows, (max(eps, LEAST) * within.trace().detach()).clamp(min=shift))
-        return targets.mT @ inverse_of_scaled(eye + rows @ along.mT) @ along
-    along, beyond = within.pseudo_solve(rows, eps)
+        clamped = (max(eps, LEAST) * within.trace().detach()).clamp(min=shift)
+        return by_woodbury(rows, targets, lambda turned: within.shifted_solve(turned, clamped))
+    solve = within.pseudo_solver(eps)
+    along, beyond = solve(rows)
     kernel, sizes = beyond[:0], [len(part) for part, _ in blocks]
     for part, inside, own in zip(*(torch.split(each, sizes) for each in (rows, along, beyond)), strict=True):
         known = own @ torch.linalg.pinv(kernel) @ kernel
         kernel = torch.cat([kernel, known + distinct(own - known, part, inside, within, eps, rounding)])
     fits = torch.linalg.pinv(kernel)
-    left = eye - kernel @ fits
-    weight = targets.mT @ left @ inverse_of_scaled(eye + left @ rows @ along.mT @ left) @ left @ along
+    left = identity(rows @ rows.mT) - kernel @ fits
+    weight = by_woodbury(left @ rows, left @ targets, lambda turned: solve(turned)[0])
     return weight + (targets.mT - weight @ rows.mT) @ fits.mT
+
+
+def by_woodbury(
+    rows: Float[Tensor, "m p"],
+    targets: Float[Tensor, "m k"],
+    multiply: Callable[[Float[Tensor, "m p"]], Float[Tensor, "m p"]],
+) -> Float[Tensor, "k p"]:
+    r"""$T^\top(I + AMA^\top)^{-1}AM$ for the rows of A and T and what multiplies rows by M.
+
+    A rotation of the rows changes nothing. It separates those of different sizes first, so that where A has a null
+    vector, as of more classes than features or of means that coincide, no 1 stands beside the entries of M.
+    """
+    left, sizes, _ = torch.linalg.svd(rows.detach(), full_matrices=len(rows) > rows.shape[1])
+    rows, targets = left.mT @ rows, left.mT @ targets
+    sizes = functional.pad(sizes, (0, len(rows) - len(sizes)))
+    null = sizes <= max(rows.shape) * torch.finfo(rows.dtype).eps * sizes[:1]
+    # Subtracted, not replaced, so that the gradient is that of the row.
+    rows = rows - torch.where(null.unsqueeze(1), rows.detach(), 0)
+    along = multiply(rows)
+    return targets.mT @ inverse_of_scaled(identity(rows @ rows.mT) + rows @ along.mT) @ along
 
 
 def inverse_of_scaled(matrix: Float[Tensor, "m m"]) -> Float[Tensor, "m m"]:

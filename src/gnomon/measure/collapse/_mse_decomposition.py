@@ -73,9 +73,10 @@ def mse_decomposition(
         RangeError: at NaN or infinity, at a weight decay that is negative or not finite, if the moments are in a lower
             precision than the classifier, or if their dtype does not hold the loss.
     Cost: that of `least_squares_classifier`. Precision: 1e-10 in float64, however far from the origin and however
-        collapsed: for class means ten million spreads apart too. `nc23` and `deviation` are squares of differences of
-        outputs, to which rounding adds some 1e-30. Where `least_squares_classifier` leaves directions out
-        or takes a larger weight decay, `least_squares` is a little above the least, and `total` is not quite the sum.
+        collapsed: for class means ten million spreads apart too, and some 1e-8 where such means depend on each other,
+        as do those that coincide. `nc23` and `deviation` are squares of differences of outputs, to which rounding adds
+        some 1e-30. Where `least_squares_classifier` leaves directions out or takes a larger weight decay,
+        `least_squares` is a little above the least, and `total` is not quite the sum.
     Example:
         >>> import torch, gnomon
         >>> moments = gnomon.class_moments(torch.tensor([[-1.0], [1.0]]), torch.tensor([0, 1]), 2)
