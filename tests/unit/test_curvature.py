@@ -164,7 +164,9 @@ def test_the_defect_is_the_limit_of_small_steps():
     torch.testing.assert_close(*found)
 
 
-@pytest.mark.parametrize(("m", "low", "high"), [(6, 1, 6), (8, 1, 8), (9, 2, 8), (10, 2, 9), (12, 3, 10), (25, 8, 18)])
+@pytest.mark.parametrize(
+    ("m", "low", "high"), [(6, 1, 6), (8, 1, 8), (9, 2, 8), (10, 2, 9), (12, 3, 10), (25, 8, 18), (2000, 956, 1045)]
+)
 def test_the_interval_of_a_median_is_that_of_the_tables(m, low, high):
     """Of the sign test: between these, counted from the least, in 95 % of cases."""
     assert 2 * binom.cdf(low - 1, m, 0.5) <= 0.05 < 2 * binom.cdf(low, m, 0.5)

@@ -148,7 +148,7 @@ def test_bad_input_is_named():
     for mask, got in ((~trained & trained, "0 of them"), (trained[:9], r"shape \(9,\)"), (labels, "in torch.int64")):
         with pytest.raises(RangeError, match=rf"\(trained\): expected one True or False for each of 25 pairs.*{got}"):
             fourier_losses(logits, labels, mask)
-    for wrong in ([0], [3], [1.5]):
+    for wrong in ([0], [3], [1.5], [True], 1):
         with pytest.raises(RangeError, match="expected frequencies whole numbers from 1 to 2, got"):
             fourier_losses(logits, labels, trained, frequencies=wrong)
     with pytest.raises(ShapeError, match=r"fourier_losses\(logits\): expected shape \(n, c\)"):

@@ -365,6 +365,8 @@ def test_bad_input_is_named():
         mse_decomposition(weight * torch.nan, offset, moments)
     with pytest.raises(RangeError, match=r"number of snr_singular_values at most 2, got 3"):
         spectral_mse(torch.ones(3), 3)
+    with pytest.raises(RangeError, match=r"spectral_mse: expected classes a whole number of at least 2, got 2\.5"):
+        spectral_mse(torch.ones(1), 2.5)
     with pytest.raises(
         ShapeError, match=r"spectral_mse\(snr_singular_values\): expected at least one axis, of the values"
     ):

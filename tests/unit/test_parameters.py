@@ -128,3 +128,12 @@ def test_the_default_dtype_changes_no_number(dtype):
     finally:
         torch.set_default_dtype(torch.float32)
     torch.testing.assert_close(again, usual, rtol=0, atol=0)
+
+
+@pytest.mark.bad_input
+def test_a_state_dict_with_a_counter_is_refused_in_favour_of_the_parameters():
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+    with pytest.raises(
+        RangeError, match=r"heavy_tails\(parameters\['1.num_batches_tracked'\]\): .* Pass dict\(model\.named_par"
+    ):
+        gnomon.heavy_tails(model.state_dict())

@@ -713,11 +713,20 @@ def test_bad_points_labels_and_layers_are_named():
             quantity(x[:0])
         with pytest.raises(RangeError, match=rf"{name}\(x\): expected a floating-point tensor, got torch.int64"):
             quantity(x.long())
-    for layer in (0, 2):
-        with pytest.raises(RangeError, match=rf"truncation_map: expected depth from 1 to 1, got {layer}"):
+    for layer in (0, 2, 1.0):
+        with pytest.raises(
+            RangeError, match=rf"truncation_map: expected depth a whole number from 1 to 1, got {layer}"
+        ):
             truncation_map(parameters, x, layer)
-    with pytest.raises(RangeError, match=r"CumulativeParameters.pull_back: expected layer from 1 to 2, got 0"):
-        parameters.pull_back(0, x)
+    for layer in (0, 1.5):
+        with pytest.raises(
+            RangeError, match=rf"CumulativeParameters.pull_back: expected layer a whole number from 1 to 2, got {layer}"
+        ):
+            parameters.pull_back(layer, x)
+    with pytest.raises(
+        RangeError, match=r"truncation_sectors: expected classes a whole number of at least 2, got 3\.0"
+    ):
+        truncation_sectors(model, x, labels, classes=3.0)
     with pytest.raises(ShapeError, match=r"CumulativeParameters.pull_back\(z\): expected shape \(n, 2\), got \(4, 3\)"):
         parameters.pull_back(2, x)
     with pytest.raises(ShapeError, match=r"CumulativeParameters.affine\(x\): expected shape \(n, 3\), got \(4,\)"):

@@ -1,6 +1,6 @@
 """The loss of modular addition with a few waves alone, and without them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -132,9 +132,7 @@ def _leading(shares: Float[Tensor, "q"]) -> Bool[Tensor, "q"]:
 
 def _given(frequencies: Sequence[int], shares: Float[Tensor, "q"]) -> Bool[Tensor, "q"]:
     """The frequencies that are given."""
-    there = range(1, len(shares) + 1)
-    named = [*frequencies]
-    _checks.settings(
-        ("frequencies", frequencies, f"whole numbers from 1 to {len(shares)}", all(k in there for k in named)),
-    )
-    return torch.tensor([k in named for k in there], device=shares.device)
+    named = [*frequencies] if isinstance(frequencies, Iterable) else []
+    right = isinstance(frequencies, Iterable) and all(_checks.whole(k, 1, len(shares)) for k in named)
+    _checks.settings(("frequencies", frequencies, f"whole numbers from 1 to {len(shares)}", right))
+    return torch.tensor([k in named for k in range(1, len(shares) + 1)], device=shares.device)

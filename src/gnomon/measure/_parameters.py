@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon.errors import EmptyError
+from gnomon.errors import EmptyError, RangeError
 
 
 def check_parameters(**arguments: Mapping[str, Float[Tensor, "*d"]]) -> None:
@@ -19,6 +19,9 @@ def check_parameters(**arguments: Mapping[str, Float[Tensor, "*d"]]) -> None:
         if not parameters:
             raise EmptyError(argument, "at least one parameter", "none", "Pass dict(model.named_parameters()).")
         for name, parameter in parameters.items():
+            if isinstance(parameter, Tensor) and not parameter.is_floating_point():
+                advice = "Pass dict(model.named_parameters()), which has no buffers."
+                raise RangeError(f"{argument}[{name!r}]", "a floating-point tensor", parameter.dtype, advice)
             _checks.floating(**{f"{argument}[{name!r}]": parameter})
             _checks.finite(**{f"{argument}[{name!r}]": parameter})
 

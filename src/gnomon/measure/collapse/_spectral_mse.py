@@ -1,7 +1,5 @@
 """The MSE on the central path as a function of the signal-to-noise ratio alone."""
 
-import math
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -52,10 +50,8 @@ def spectral_mse(snr_singular_values: Float[Tensor, "*n j"], classes: int) -> MS
         shape = f"shape {_checks.shape_of(snr_singular_values)}"
         raise ShapeError("snr_singular_values", "at least one axis, of the values", shape, "Pass values[None] for one.")
     count = snr_singular_values.shape[-1]
-    _checks.settings(
-        ("classes", classes, "at least 2 and finite", 2 <= classes < math.inf),
-        ("number of snr_singular_values", count, f"at most {classes - 1}", count < classes),
-    )
+    _checks.settings(_checks.whole_number("classes", classes, 2))
+    _checks.settings(("number of snr_singular_values", count, f"at most {classes - 1}", count < classes))
     squares = snr_singular_values.square()
     # The ratio is squared, not its parts, which would overflow.
     nc1 = (snr_singular_values / (squares + classes)).square().sum(-1) / 2

@@ -1,5 +1,6 @@
 """How much two steps of gradient descent on different samples depend on their order."""
 
+import itertools
 import math
 
 import torch
@@ -102,8 +103,9 @@ def _defect(a: LossOperator, b: LossOperator) -> Float[Tensor, ""]:
 def _median(values: Float[Tensor, "m"]) -> Estimate:
     """The median of independent values, with the 95 % interval of their distribution's median, by order statistics."""
     m = len(values)
-    chances = (sum(math.comb(m, i) for i in range(r)) / 2**m for r in range(1, m))
-    outside = sum(2 * chance <= 0.05 for chance in chances)
+    # Of the 2^m ways to lie above and below the median, those with less than one, two ... below it, in whole numbers.
+    fewer = itertools.accumulate(math.comb(m, i) for i in range(m - 1))
+    outside = sum(1 for _ in itertools.takewhile(lambda ways: 40 * ways <= 2**m, fewer))
     ordered = values.sort().values
     median = (ordered[(m - 1) // 2] + ordered[m // 2]) / 2
     error = torch.maximum(median - ordered[outside - 1], ordered[m - outside] - median)

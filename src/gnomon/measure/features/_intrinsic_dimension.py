@@ -43,7 +43,8 @@ def intrinsic_dimension(features: Float[Tensor, "n *p"]) -> Float[Tensor, ""]:
         ShapeError: if the features have fewer than two axes.
         EmptyError: if there are no samples.
         RangeError: at NaN or infinity.
-    Cost: O(n² p) time, in blocks of 32 MiB. Precision: in float64.
+    Cost: O(n² p) time, distances in blocks of 32 MiB; memory some ten times that of float32 features. Precision: in
+        float64.
     Example:
         >>> import torch, gnomon
         >>> angle = 6.28 * torch.rand(1000, generator=torch.Generator().manual_seed(0))

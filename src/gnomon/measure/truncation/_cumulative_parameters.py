@@ -54,7 +54,7 @@ class CumulativeParameters:
 
     def _weight(self, layer: int) -> Float[Tensor, "h q"]:
         layers = len(self.weight)
-        _checks.settings(("layer", layer, f"from 1 to {layers}", 1 <= layer <= layers))
+        _checks.settings(_checks.whole_number("layer", layer, 1, layers))
         return self.weight[layer - 1]
 
 

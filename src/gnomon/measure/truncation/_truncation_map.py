@@ -53,6 +53,6 @@ def truncation_map(
         [[0.0, 0.0], [-3.0, 2.0], [-3.0, -1.0]]
     """
     hidden = cumulative_parameters.hidden
-    _checks.settings(("depth", depth, f"from 1 to {hidden}", 1 <= depth <= hidden))
+    _checks.settings(_checks.whole_number("depth", depth, 1, hidden))
     points = input_points(x, cumulative_parameters.beta.shape[1]).double()
     return cumulative_parameters.pull_back(depth, cumulative_parameters.affine(depth, points).relu())

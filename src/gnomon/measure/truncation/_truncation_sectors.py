@@ -105,7 +105,7 @@ def truncation_sectors(
     layers, hidden = relu_layers(model)
     linear = list(layers.values())
     k = linear[-1].out_features if classes is None else classes
-    _checks.settings(("classes", k, "at least 2", k >= 2))
+    _checks.settings(_checks.whole_number("classes", k, 2))
     features = input_points(x.detach(), linear[0].in_features)
     _checks.class_labels(labels, len(x), k)
     truncated = [z <= 0 for z in _preactivations(linear[:hidden], features)]
