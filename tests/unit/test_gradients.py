@@ -1,5 +1,6 @@
 """The gradient of a loss and its noise: sample by sample with torch.func, in closed form, and as statistics."""
 
+import copy
 import math
 import warnings
 from functools import partial
@@ -308,3 +309,34 @@ def test_what_has_no_gradient_or_no_spread_is_named():
         UnsupportedModuleError, match=r"batch_gradients\(model\): expected parameters that require grad"
     ):
         gnomon.batch_gradients(flat.requires_grad_(False), x, labels)
+
+
+@pytest.mark.unchecked
+def test_what_mean_losses_give_in_half_precision_does_not_depend_on_the_number_of_samples():
+    """Of fitted samples, whose gradients over their number float16 does not hold."""
+    torch.manual_seed(0)
+    labels = torch.arange(500) % 4
+    x = (torch.randn(500, 20) + 3 * torch.randn(4, 20)[labels]).half()
+    model = nn.Sequential(nn.Linear(20, 32), nn.ReLU(), nn.Linear(32, 4))
+    optimizer = torch.optim.AdamW(model.parameters(), 0.01)
+    for _ in range(101):
+        optimizer.zero_grad()
+        cross_entropy(model(x.float()), labels).backward()
+        optimizer.step()
+    half = copy.deepcopy(model).half()
+    many, their = x.repeat(40, 1), labels.repeat(40)
+
+    def read(network, x, labels):
+        found = {
+            "fact_table": gnomon.fact_table(network, x, labels, weight_decay=1e-3).residual,
+            "hessian_trace": gnomon.hessian_trace(network, x, labels).value,
+            "gauss_newton_trace": gnomon.gauss_newton_trace(network, x, labels).value,
+            "gradient_sharpness": gnomon.gradient_sharpness(network, x, labels),
+            "gradient_disparity": gnomon.gradient_disparity(network, x, labels).value,
+            "not rescaled": gnomon.gradient_disparity(network, x, labels, rescaled=False).value,
+        }
+        return {name: value.double() for name, value in found.items()}
+
+    torch.testing.assert_close(
+        read(half, many, their), read(copy.deepcopy(half).float(), many.float(), their), rtol=0.04, atol=0
+    )

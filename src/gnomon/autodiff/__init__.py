@@ -11,7 +11,7 @@ from gnomon.autodiff._jacobian import input_jacobian, vector_jacobian
 from gnomon.autodiff._jacobian_operator import FEW_OUTPUTS, RTOL, JacobianOperator, TapeProducts
 from gnomon.autodiff._layer_gradients import add_gradients, gradient_products
 from gnomon.autodiff._layers import layer_named, named_layers, named_weights, same, weight_of
-from gnomon.autodiff._loss_gradients import loss_gradient
+from gnomon.autodiff._loss_gradients import loss_gradient, scale_of_sum
 from gnomon.autodiff._loss_operator import LossOperator
 from gnomon.autodiff._memory import chunk_size, require_whole, storage_of
 from gnomon.autodiff._observation import OBSERVATIONS, Layer, map_tapes, observation_bytes, observe, timed
@@ -72,6 +72,7 @@ __all__ = [
     "require_second_derivative",
     "require_whole",
     "same",
+    "scale_of_sum",
     "show_layers",
     "spare_zeros",
     "storage_of",

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from gnomon import _checks
 from gnomon._precision import outside_inference
-from gnomon.autodiff._loss_gradients import require_slope
+from gnomon.autodiff._loss_gradients import require_slope, scale_of_sum
 from gnomon.autodiff._loss_operator import Losses
 from gnomon.autodiff._parameter_jacobian import mixture, require_gradient
 from gnomon.autodiff._parameter_vectors import ParameterVectors, chunks_of, second
@@ -71,14 +71,15 @@ class GaussNewtonOperator:
         x, labels = outside_inference(x), outside_inference(labels)
         # Without `self`: an operator that its own chunks refer to would stay in memory until garbage collection.
         self.vectors = vectors = ParameterVectors.of(model, x)
-        n = len(x)
+        scale = scale_of_sum(len(x))
+        self._share = scale / len(x)
 
         def made(rows: slice) -> _Chunk:
             logits = run(model, x[rows])
             require_gradient(logits)
             v = torch.zeros_like(logits, requires_grad=True)
             outputs = logits.detach().requires_grad_()
-            loss = losses(outputs, labels[rows]).sum() / n
+            loss = losses(outputs, labels[rows]).sum() / scale
             require_slope(loss)
             (slopes,) = torch.autograd.grad(loss, outputs, create_graph=True, materialize_grads=True)
             return _Chunk(logits, v, vectors.gradients(logits, v), outputs, slopes)
@@ -94,7 +95,7 @@ class GaussNewtonOperator:
                 (bent,) = second([chunk.slopes], [chunk.outputs], [self._right(chunk, u)])
                 total += self._left(chunk, bent)
         _checks.finite(gauss_newton=total)
-        return total
+        return self._share * total
 
     def _left(self, chunk: _Chunk, v: Float[Tensor, "n c"]) -> Float[Tensor, "p"]:
         """The sum of all products $v_i^T J_i$."""

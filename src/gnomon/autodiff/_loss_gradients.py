@@ -50,6 +50,15 @@ def loss_gradient(
         return total
 
 
+def scale_of_sum(samples: int) -> int:
+    """A power of two near the root of their number.
+
+    Half precision holds the sum of their losses' gradients over it, as it would not hold the sum itself, and what each
+    adds, as it would not hold that to the mean.
+    """
+    return 1 << samples.bit_length() // 2
+
+
 def output_gradient(
     at: Float[Tensor, "m c"], labels: Tensor, loss: Loss, *, create_graph: bool
 ) -> Float[Tensor, "m c"]:

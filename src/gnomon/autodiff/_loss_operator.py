@@ -1,6 +1,6 @@
 """The gradient of a mean loss with respect to the parameters, and products with its Hessian, which is never formed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from gnomon import _checks
 from gnomon._precision import outside_inference
-from gnomon.autodiff._loss_gradients import require_slope
+from gnomon.autodiff._loss_gradients import require_slope, scale_of_sum
 from gnomon.autodiff._parameter_jacobian import mixture, require_gradient
 from gnomon.autodiff._parameter_vectors import Chunks, ParameterVectors, chunks_of, second
 from gnomon.autodiff._run import run
@@ -54,8 +54,9 @@ class LossOperator:
         self._make = partial(_gradients, model, losses, self.vectors)
         self._chunks = chunks_of(partial(self._make, self._x, self._labels), model, self._x, memory)
         # Outputs of 1 at most: the Hessian of a saturated loss consists of rounding errors and is not symmetric.
-        mild = partial(_gradients, model, partial(_unsaturated, losses), self.vectors, self._x, self._labels)
-        self._require_symmetry(Chunks(mild, len(x), self._chunks.size).of(slice(0, 2)))
+        two = self._x[:2], self._labels[:2]
+        mild = partial(_gradients, model, partial(_unsaturated, losses), self.vectors, *two)
+        self._require_symmetry(Chunks(mild, len(two[0]), self._chunks.size).of(slice(0, 2)))
 
     def of(self, rows: Int[Tensor, "m"]) -> "LossOperator":
         """The operator of the mean loss over some of the samples."""
@@ -69,7 +70,7 @@ class LossOperator:
         """The gradient of the loss."""
         total = self.vectors.zeros()
         for chunk in self._chunks:
-            total += self.vectors.joined(chunk)
+            total += self._joined(chunk)
         return total
 
     def multiply(self, u: Float[Tensor, "p"]) -> Float[Tensor, "p"]:
@@ -82,11 +83,15 @@ class LossOperator:
 
     def _product(self, chunk: list[Tensor], u: Float[Tensor, "p"]) -> Float[Tensor, "p"]:
         """The contribution of some samples to the product."""
-        return self.vectors.joined(second(chunk, [*self.vectors.parameters.values()], self.vectors.parts(u)))
+        return self._joined(second(chunk, [*self.vectors.parameters.values()], self.vectors.parts(u)))
+
+    def _joined(self, parts: Sequence[Tensor]) -> Float[Tensor, "p"]:
+        """What belongs to the mean, of derivatives of the scaled sum."""
+        return self.vectors.joined(parts) * (scale_of_sum(len(self._x)) / len(self._x))
 
     def _require_symmetry(self, chunk: list[Tensor]) -> None:
         """Raises UnsupportedModuleError if products are not those of a Hessian, which torch does not always report."""
-        g = self.vectors.joined(chunk)
+        g = self._joined(chunk)
         w = mixture(g[None])[0]
         of_g, of_w = self._product(chunk, g), self._product(chunk, w)
         size = length(of_g) * length(w) + length(of_w) * length(g)
@@ -102,13 +107,13 @@ def _gradients(
     labels: Shaped[Tensor, "n *y"],
     rows: slice,
 ) -> list[Tensor]:
-    """The contribution of some samples to the gradient, parameter by parameter, with a graph.
+    """The contribution of some samples to the gradient of the scaled sum, parameter by parameter, with a graph.
 
     Not a method: an operator that its own chunks refer to would stay in memory until garbage collection.
     """
     logits = run(model, x[rows])
     require_gradient(logits)
-    loss = losses(logits, labels[rows]).sum() / len(x)
+    loss = losses(logits, labels[rows]).sum() / scale_of_sum(len(x))
     require_slope(loss)
     return vectors.gradients(loss)
 

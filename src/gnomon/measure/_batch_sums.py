@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from gnomon import _checks
 from gnomon._budget import budget_of
 from gnomon._precision import in_single, outside_inference
-from gnomon.autodiff import chunk_size, loss_gradient, trainable
+from gnomon.autodiff import chunk_size, loss_gradient, scale_of_sum, trainable
 from gnomon.errors import EmptyError
 from gnomon.measure._losses import Loss, sample_losses
 
@@ -64,7 +64,7 @@ class BatchSums:
                 known = sums[batch]
                 scaled = loss_gradient(model, parameters, *some, self._scaled_sum, size, create_graph=False)
                 for name, part in scaled.items():
-                    wide = in_single(part) * _scale(len(rows))
+                    wide = in_single(part) * scale_of_sum(len(rows))
                     known[name] = known[name] + wide if name in known else wide
                 sizes[batch] += len(rows)
         self._sums, self._sizes = sums, sizes
@@ -89,12 +89,7 @@ class BatchSums:
         return torch.tensor(sizes, device=norm.device), norm.to(dtype), apart, along.to(dtype)
 
     def _scaled_sum(self, logits: Float[Tensor, "n c"], labels: Real[Tensor, "n *y"]) -> Float[Tensor, ""]:
-        return sample_losses(self._loss, in_single(logits), labels).sum() / _scale(len(logits))
-
-
-def _scale(samples: int) -> int:
-    """A power of two near the root of their number, over which half precision holds their sum as well as each."""
-    return 1 << samples.bit_length() // 2
+        return sample_losses(self._loss, in_single(logits), labels).sum() / scale_of_sum(len(logits))
 
 
 def _length(parts: list[Float[Tensor, "*b"]]) -> Float[Tensor, "*b"]:

@@ -7,8 +7,8 @@ from jaxtyping import Float, Real, Shaped
 from torch import Tensor, nn
 
 from gnomon import _checks
-from gnomon._precision import full_precision, outside_inference
-from gnomon.autodiff import chunk_size, loss_gradient, trainable
+from gnomon._precision import full_precision, in_single, outside_inference
+from gnomon.autodiff import chunk_size, loss_gradient, scale_of_sum, trainable
 from gnomon.errors import RangeError
 from gnomon.linalg import Estimate
 from gnomon.measure._jackknife import half_width
@@ -90,10 +90,10 @@ def gradient_disparity(
     each = len(x) // batches if size is None else int(size)
     if each < fewest or each * batches > len(x):
         # Errors of network and labels are reported first, since more samples do not fix them.
-        loss_gradient(model, parameters, x, labels, partial(_mean, loss), chunk, create_graph=False)
+        loss_gradient(model, parameters, x, labels, partial(_scaled, loss), chunk, create_graph=False)
         needed = f"{batches * max(each, fewest)} samples for as many of them"
         raise RangeError("batches", needed, len(x), "Pass more samples, or ask for fewer or smaller batches.")
-    total = partial(_rescaled if rescaled else _mean, loss)
+    total = partial(_rescaled if rescaled else _scaled, loss)
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(int(seed)), device="cpu")
     gradients = []
     # Samples that are selected in inference mode cannot enter a graph.
@@ -101,22 +101,22 @@ def gradient_disparity(
         for rows in torch.split(order, each)[:batches]:
             some = x[rows.to(x.device)], labels[rows.to(labels.device)]
             found = loss_gradient(model, parameters, *some, total, chunk, create_graph=False)
-            gradients.append(torch.cat(alike(part.flatten() for part in found.values())))
+            gradients.append(scale_of_sum(each) / each * torch.cat(alike(part.flatten() for part in found.values())))
     return _between(torch.stack(gradients))
 
 
-def _mean(loss: Loss, logits: Float[Tensor, "n c"], labels: Real[Tensor, "n *y"]) -> Float[Tensor, ""]:
-    return sample_losses(loss, logits, labels).mean()
+def _scaled(loss: Loss, logits: Float[Tensor, "n c"], labels: Real[Tensor, "n *y"]) -> Float[Tensor, ""]:
+    return sample_losses(loss, in_single(logits), labels).sum() / scale_of_sum(len(logits))
 
 
 def _rescaled(loss: Loss, logits: Float[Tensor, "n c"], labels: Real[Tensor, "n *y"]) -> Float[Tensor, ""]:
-    """The mean over the standard deviation."""
-    losses = sample_losses(loss, logits, labels)
+    """The same over the standard deviation."""
+    losses = sample_losses(loss, in_single(logits), labels)
     spread = losses.std()
     if not spread > 0:
         got = f"a batch where all are {float(losses.detach()[0]):.3g}"
         raise RangeError("loss", "losses that differ within each batch", got, "Compare it with rescaled=False.")
-    return losses.mean() / spread
+    return losses.sum() / spread / scale_of_sum(len(losses))
 
 
 def _between(gradients: Float[Tensor, "s p"]) -> Estimate:

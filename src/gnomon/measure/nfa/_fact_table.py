@@ -7,8 +7,8 @@ from jaxtyping import Float, Real, Shaped
 from torch import Tensor, nn
 
 from gnomon import _checks
-from gnomon._precision import full_precision, outside_inference
-from gnomon.autodiff import chunk_size, loss_gradient, trainable
+from gnomon._precision import full_precision, in_single, outside_inference
+from gnomon.autodiff import chunk_size, loss_gradient, scale_of_sum, trainable
 from gnomon.errors import EmptyError
 from gnomon.linalg import Dense, Factored, psd_root
 from gnomon.measure._correlation import correlation, root_of, weight_gram
@@ -102,16 +102,20 @@ def fact_table(
         raise EmptyError("model", "a weight of two axes or more that asks for gradients", "none", "Pass another.")
     x, labels = outside_inference(x), outside_inference(labels)
     size = chunk_size(model, x, memory=memory)
-    gradients = loss_gradient(
-        model, weights, x, labels, lambda logits, its: sample_losses(loss, logits, its).mean(), size, create_graph=False
-    )
-    rows = [_row(weights[name].detach(), gradient, weight_decay) for name, gradient in gradients.items()]
+    scale = scale_of_sum(len(x))
+
+    def scaled(logits: Float[Tensor, "n c"], its: Real[Tensor, "n *y"]) -> Float[Tensor, ""]:
+        return sample_losses(loss, in_single(logits), its).sum() / scale
+
+    gradients = loss_gradient(model, weights, x, labels, scaled, size, create_graph=False)
+    share = scale / len(x)
+    rows = [_row(weights[name].detach(), share * part.double(), weight_decay) for name, part in gradients.items()]
     return FACTTable(tuple(weights), *torch.stack(rows, dim=1))
 
 
 def _row(weight: Float[Tensor, "q *p"], gradient: Float[Tensor, "q *p"], decay: float | int) -> Float[Tensor, "4"]:
     """The four numbers of a weight, from the weight and the gradient of the loss with respect to it."""
-    weight, gradient = weight.double().flatten(1), -gradient.double().flatten(1)
+    weight, gradient = weight.double().flatten(1), -gradient.flatten(1)
     gram, pull = weight_gram(weight), weight.mT @ gradient
     own, others = decay * torch.linalg.matrix_norm(gram), torch.linalg.matrix_norm(pull)
     residual = torch.linalg.matrix_norm(decay * gram - pull) / torch.where(own + others > 0, own + others, 1)
