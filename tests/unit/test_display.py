@@ -10,6 +10,7 @@ from torch import nn
 
 import gnomon
 from gnomon import History, Reading, compare
+from gnomon.probe._table import rows_by_quantity
 
 VOID = {"polyline", "circle"}
 
@@ -94,6 +95,25 @@ def test_a_gap_parts_the_course_and_many_readings_are_no_finer_than_the_screen()
     for step in range(4, 3000):
         found.append(Reading(step, {"q": torch.tensor(math.sin(step))}, {}))
     assert len(found._repr_html_()) < 10_000
+
+
+def test_a_step_at_which_another_quantity_was_read_is_no_gap():
+    """Places are those of all steps, so that courses are above each other."""
+    history = History()
+    for step in range(0, 201, 20):
+        history.append(Reading(step, {"train/accuracy": torch.tensor(step / 200)}, {}))
+    for step in range(0, 201, 50):
+        history.append(Reading(step, {"test/accuracy": torch.tensor(step / 400)}, {}))
+    assert history._repr_html_().count("<polyline") == 2
+    assert len(re.findall("[▁▂▃▄▅▆▇█]+", str(history))) == 2
+    (of_test,) = (
+        one
+        for group in rows_by_quantity({"": history})
+        for row in group
+        for one in row.courses
+        if row.prefix == "test/"
+    )
+    assert of_test.places == [0, 0.25, 0.5, 0.75, 1]
 
 
 def test_what_others_named_is_escaped():

@@ -425,6 +425,27 @@ def test_a_validation_split_that_is_read_seldom_hides_no_reading(made_up):
     assert verdict(STEPS, **rest, validation_accuracy=[0.6] + [math.nan] * 11 + [0.5]).says == "deteriorating"
 
 
+def test_a_validation_split_may_be_read_at_other_steps(made_up):
+    """Its best may lie between two readings of the training data."""
+    rest = readings() | {"jacobian_alignment": rising(-0.5)}
+    at, held_out = [STEPS[0], STEPS[4] + 0.5, STEPS[-1]], [0.5, 0.9, 0.7]
+    found = verdict(STEPS, **rest, validation_accuracy=held_out, validation_steps=at)
+    assert found.says == "deteriorating"
+    rows = [
+        (step, {f"train/{name}": values[place] for name, values in rest.items()}) for place, step in enumerate(STEPS)
+    ]
+    rows[-1][1]["validation/accuracy"] = 0.7
+    rows.insert(-1, (STEPS[-1] - 1, {"validation/accuracy": 0.9}))
+    apart = History()
+    apart._extend(gnomon.probe._history.Row(*row) for row in rows)
+    assert apart.verdict().says == "deteriorating"
+    assert verdict(STEPS, **rest, validation_accuracy=[0.5] * 12 + [0.7]).says == "fits and is stuck"
+    with pytest.raises(RangeError, match=rf"\(validation_steps\): expected {STEPS[-1]:,} as the last, got 3\. End"):
+        verdict(STEPS, **rest, validation_accuracy=[0.5, 0.7], validation_steps=[1, 3])
+    with pytest.raises(ShapeError, match=r"\(validation_accuracy\): expected shape \(1,\)"):
+        verdict(STEPS, **rest, validation_accuracy=[0.5, 0.7], validation_steps=[STEPS[-1]])
+
+
 def test_a_reading_of_other_quantities_is_passed_over(made_up):
     also = history()
     also._extend([gnomon.probe._history.Row(2 * STEPS[-1], {"test/accuracy": math.nan})])

@@ -89,7 +89,8 @@ def verdict(
     centroid_alignment: Sequence[float | int] | Num[Tensor, "t"],
     explained_variance_ratio: Sequence[float | int] | Num[Tensor, "t"],
     *,
-    validation_accuracy: Sequence[float | int] | Num[Tensor, "t"] | None = None,
+    validation_accuracy: Sequence[float | int] | Num[Tensor, "r"] | None = None,
+    validation_steps: Sequence[float | int] | Num[Tensor, "r"] | None = None,
 ) -> Verdict:
     r"""Whether more training is worth it: how probable it is that unseen accuracy still rises, and what that rests on.
 
@@ -127,6 +128,7 @@ def verdict(
         explained_variance_ratio: the mean over training samples.
         validation_accuracy: on held-out samples, if there are any, and NaN where it was not read; it decides between
             settled and stuck, and `agrees` says whether it points the same way.
+        validation_steps: when these were taken, if not at `steps`; increasing, the last the same.
     Returns:
         The verdict; "cannot tell" with too few readings, or if the training run is unlike the corpus. The same for all
         multiples of the steps, and of the norms as long as these are above 1e-9.
@@ -134,7 +136,7 @@ def verdict(
         ShapeError: if a quantity does not have as many values as there are steps.
         EmptyError: if there are no readings.
         RangeError: at NaN or infinity, if steps are negative or do not increase, or if a quantity has a value that it
-            cannot have, such as an accuracy in per cent; if the last accuracy on the validation split is NaN.
+            cannot have, such as an accuracy in per cent; if the validation split was not read at the last step.
     Cost: O(m) for the m = 5,000 moments of the corpus: a few milliseconds; the first call loads it.
     Example:
         >>> from gnomon import verdict
@@ -153,7 +155,7 @@ def verdict(
         "explained_variance_ratio": explained_variance_ratio,
     }
     times, values = checked(steps, given)
-    read_at, held_out = where_read(times, validation_accuracy)
+    read_at, held_out = where_read(times, validation_accuracy, validation_steps)
     known, found = corpus(), traits(times, values)
     if found is None:
         return undecided(
@@ -200,11 +202,20 @@ def checked(steps: Sequence[float | int] | Tensor, given: Mapping[str, Any]) -> 
     return at.numpy(), {name: column.numpy() for name, column in named.items()}
 
 
-def where_read(steps: Series, validation_accuracy: Sequence[float | int] | Tensor | None) -> tuple[HeldOut, HeldOut]:
+def where_read(
+    steps: Series,
+    validation_accuracy: Sequence[float | int] | Tensor | None,
+    validation_steps: Sequence[float | int] | Tensor | None,
+) -> tuple[HeldOut, HeldOut]:
     """The steps at which a validation split was read, and its accuracy there; none without such a split."""
     if validation_accuracy is None:
         return np.empty(0), np.empty(0)
     found = as_numbers("validation_accuracy", validation_accuracy)
+    if validation_steps is not None:
+        last = steps[-1]
+        steps = series(validation_steps, 1)[0].numpy()
+        if steps[-1] != last:
+            raise RangeError("validation_steps", f"{last:,.12g} as the last", f"{steps[-1]:,.12g}", "End them there.")
     if tuple(found.shape) != steps.shape:
         raise ShapeError(
             "validation_accuracy",

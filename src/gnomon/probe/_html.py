@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from gnomon._words import number
-from gnomon.probe._table import Course, Row, heights, positions, rows_by_quantity, span
+from gnomon.probe._table import Course, Row, heights, rows_by_quantity, span
 
 if TYPE_CHECKING:
     from gnomon.probe._history import History
@@ -110,7 +110,7 @@ def line(one: Course, row: Row) -> str:
     found = heights(one.means, low, high, log=log)
     places = [
         (EDGE + WIDE * round(2 * WIDE * x) / (2 * WIDE), EDGE + HIGH * (1 - y))
-        for x, y in zip(positions(one.steps), found, strict=True)
+        for x, y in zip(one.places, found, strict=True)
     ]
     parts = [[*part] for known, part in groupby(places, key=lambda place: math.isfinite(place[1])) if known]
     drawn = "".join(polyline(list(dict(part).items())) for part in parts)

@@ -16,13 +16,13 @@ class Course:
     """A quantity in one history.
 
     Attributes:
-        steps: the training steps.
+        places: the positions of the steps at which it was read, from 0 to 1 for all steps of the history.
         means: one number per step, NaN where there is none.
         last: the mean in the last reading that has the quantity; NaN if that is not finite.
         middle: the quartiles of that reading; None if there is one value, or if each sample is right or wrong, 1 or 0.
     """
 
-    steps: list[int]
+    places: list[float]
     means: list[float]
     last: float
     middle: tuple[float, float] | None
@@ -58,13 +58,16 @@ def rows_by_quantity(histories: Mapping[str, "History"]) -> list[list[Row]]:
 
 
 def course(history: "History", name: str) -> Course:
-    """The course of a quantity that the history has."""
-    means = history[name].tolist()
+    """The course of a quantity that the history has, at the steps at which it was read."""
+    steps, read = history.steps, {*history.steps_of(name)}
+    everywhere = zip(steps, positions(steps), history[name].tolist(), strict=True)
+    there = [(place, mean) for step, place, mean in everywhere if step in read]
+    places, means = [place for place, _ in there], [mean for _, mean in there]
     known = next(row.numbers for row in reversed([*history]) if name in row.numbers)
     last = known[name] if math.isfinite(known[name]) else math.nan
     least, most, low, high = (known.get(f"{name}{end}", math.nan) for end in (".min", ".max", ".q25", ".q75"))
     spread = math.isfinite(low) and math.isfinite(high) and not (least in (0, 1) and most in (0, 1))
-    return Course(history.steps, means, last, (low, high) if spread else None)
+    return Course(places, means, last, (low, high) if spread else None)
 
 
 def positions(steps: list[int]) -> list[float]:

@@ -27,10 +27,14 @@ def verdict_of(rows: Sequence[Row], split: str, validation: str | None) -> Verdi
     last = _last_of(rows, [before + name for name in wanted])
     columns = {name: column(rows, before + name) for name in wanted}
     finite = torch.stack([*columns.values()]).isfinite().all(0)
-    if validation is not None and math.isfinite(last.numbers.get(held_out, math.nan)):
-        columns["validation_accuracy"] = column(rows, held_out)
     steps = torch.tensor([row.step for row in rows], dtype=torch.float64, device="cpu")
-    return verdict(steps[finite], **{name: values[finite] for name, values in columns.items()})
+    judged = {name: values[finite] for name, values in columns.items()}
+    if validation is not None and math.isfinite(last.numbers.get(held_out, math.nan)):
+        # Where it was read, whether the training data were or not.
+        also = column(rows, held_out)
+        read = also.isfinite() & (steps <= last.step)
+        judged |= {"validation_accuracy": also[read], "validation_steps": steps[read]}
+    return verdict(steps[finite], **judged)
 
 
 def _before(names: Sequence[str], wanted: Sequence[str], split: str) -> str:
