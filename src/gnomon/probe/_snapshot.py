@@ -212,7 +212,7 @@ def put_back_hooks(parameter: nn.Parameter, hooks: dict[Any, Any] | None, before
 def acts(module: nn.Module) -> bool:
     """Whether a module has its own `train` or `eval`, which may change its parameters."""
     kind = type(module)
-    defined = kind.train.__module__, kind.eval.__module__
+    defined = [getattr(each, "__module__", None) for each in (kind.train, kind.eval)]
     plain = {nn.Module.__module__} | (set() if getattr(module, "use_kernels", False) else {KERNELS})
     return not (plain.issuperset(defined) and {"train", "eval"}.isdisjoint(vars(module)))
 
