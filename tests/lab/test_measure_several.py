@@ -753,6 +753,22 @@ def test_panels_are_titled_and_shares_have_their_axis_as_for_one():
     assert panel.y_range == pytest.approx((0.05, 0.15))
 
 
+def test_right_or_wrong_has_no_quartiles_though_a_quarter_is_wrong():
+    """They are interpolated: with 75 of 100 right the lower one is 0.75."""
+
+    def spread(name, *numbers):
+        return {
+            f"{name}{end}": number for end, number in zip(("", ".min", ".q25", ".q75", ".max"), numbers, strict=True)
+        }
+
+    readings = (spread("accuracy", 0.7, 0.0, 0.0, 1.0, 1.0), spread("accuracy", 0.75, 0.0, 0.75, 1.0, 1.0))
+    records = [told(step, **each, **spread("nc1", 1.0, 0.0, 1.0, 1.0, 2.0)) for step, each in enumerate(readings)]
+    moved = Moved({"model": "a", "data": "b", "samples": 100, "dtype": "float32"}, records, "the step")
+    accuracy, nc1 = as_page(moved).figures[0].panels
+    assert [line.label for line in accuracy.lines] == ["mean"]
+    assert [line.label for line in nc1.lines] == ["mean", "quartiles", "quartiles"]
+
+
 def test_narrow_and_plain_terminals(many):
     from gnomon_lab.cli.measure_several import table
     from gnomon_lab.cli.terminal import Terminal

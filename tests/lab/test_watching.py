@@ -98,6 +98,20 @@ def test_extremes_are_left_out_and_quartiles_kept(tmp_path):
     assert curves.last() == (4, {"test/nc1": 2.0, "test/nc1.q25": 1.5, "test/nc1.q75": 2.5})
 
 
+def test_right_or_wrong_has_no_quartiles_though_a_quarter_is_wrong(tmp_path):
+    """They are interpolated: with 75 of 100 right the lower one is 0.75."""
+    path = tmp_path / "history.jsonl"
+    history = gnomon.History(path)
+    for step, right in enumerate((0, 25, 75, 100)):
+        values = {"accuracy": np_tensor([1.0] * right + [0.0] * (100 - right)), "norm": np_tensor([0.0, 0.5, 2.0])}
+        history.append(gnomon.Reading(step, values, {}))
+    assert history["accuracy.q25"].tolist() == [0.0, 0.0, 0.75, 1.0]
+    watched = Watched(path, ["accuracy", "norm"])
+    watched.look()
+    for curves in (*followed(path).arms.values(), watched.curves()[0].curves):
+        assert curves.names == ["accuracy", "norm", "norm.q25", "norm.q75"]
+
+
 def np_tensor(numbers):
     import torch
 

@@ -242,8 +242,8 @@ def panel(moved: Moved, name: str, start: float | None = None) -> Panel:
         start: where step 0 is drawn; None for its own place.
     """
     quartiles = [points for end in (".q25", ".q75") if (points := moved.points(f"{name}{end}"))]
-    if all(value in (0, 1) for points in quartiles for _, value in points):
-        quartiles = []
+    if all(value in (0, 1) for end in (".min", ".max") for _, value in moved.points(f"{name}{end}")):
+        quartiles = []  # which lie between 0 and 1 where a quarter of the samples is wrong, as they are interpolated
     curves = [("mean", moved.points(name)), *(("quartiles", points) for points in quartiles)]
     lines = tuple(line(label, points, start, dashed=label != "mean") for label, points in curves)
     heights = [y for curve in lines for y in curve.y]

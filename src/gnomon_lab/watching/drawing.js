@@ -111,10 +111,10 @@ function curve(pen, run, name, x, y, logX, logY) {
   return points;
 }
 
-// The middle half of the samples; none where each is right or wrong, 1 or 0.
+// The middle half of the samples; where each is right or wrong, 1 or 0, no quartiles are told.
 function band(pen, run, name, x, y, logX, logY) {
   const [low, high] = [run.values[`${name}.q25`], run.values[`${name}.q75`]];
-  if (!low || !high || [...low, ...high].every((v) => v === 0 || v === 1 || typeof v !== "number")) return;
+  if (!low || !high) return;
   const there = run.steps.map((_, i) => i).filter((i) => typeof low[i] === "number" && typeof high[i] === "number"
     && (!logX || run.steps[i] > 0) && (!logY || low[i] > 0));
   pen.beginPath();

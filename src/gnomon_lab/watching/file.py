@@ -117,7 +117,8 @@ class Followed:
             return
         arm = named if isinstance(named := record.get("arm"), str) else None
         curves = self.arms.setdefault(arm, Curves())
-        numbers = {name: number for name in self._names(tuple(record)) if (number := _number(record[name])) is not None}
+        wanted = (name for name in self._names(tuple(record)) if not _of_shares(record, name))
+        numbers = {name: number for name in wanted if (number := _number(record[name])) is not None}
         if not numbers:
             self.unwanted |= dict.fromkeys(_quantities(record))
         curves.add(step, numbers, _numbered(record))
@@ -126,6 +127,14 @@ class Followed:
         """What is wanted from a line with these keys; the extremes of a quantity that is there itself are not drawn."""
         drawn = [name for name in keys if name not in BESIDE and self._wanted(name)]
         return [name for name in drawn if not (name.endswith((".min", ".max")) and name[:-4] in keys)]
+
+
+def _of_shares(record: dict[str, object], name: str) -> bool:
+    """Whether this is a quartile of samples that are each right or wrong, 1 or 0: interpolated, it may lie between."""
+    if not name.endswith((".q25", ".q75")):
+        return False
+    extremes = [record.get(f"{name[:-4]}{end}") for end in (".min", ".max")]
+    return all(extreme == 0 or extreme == 1 for extreme in extremes)
 
 
 def _numbered(record: dict[str, object]) -> frozenset[str]:
