@@ -366,6 +366,47 @@ def test_numbers_are_told_apart_and_curves_that_are_not_named_counted(folder, br
         assert words.endswith("5 0.99998, and 2 more")
 
 
+@pytest.fixture
+def shown(tmp_path, browser):
+    """Shows readings, by file, on a page: the page with its charts drawn."""
+    contexts = []
+
+    def show(**readings):
+        for name, lines in readings.items():
+            (tmp_path / f"{name}.jsonl").write_text("".join(lines))
+        (tmp_path / "page.html").write_text(written(tmp_path, answer(Watched(tmp_path))))
+        contexts.append(browser.new_context())
+        page = contexts[-1].new_page()
+        page.add_init_script(NOTE_WHAT_IS_DRAWN)
+        page.goto((tmp_path / "page.html").as_uri())
+        page.wait_for_function("window.written.includes('step')")
+        return page
+
+    yield show
+    for context in contexts:
+        context.close()
+
+
+def vertical(page, quantity, *, log_x=False):
+    """Both ends of what the vertical axis of a quantity must show."""
+    axis = page.evaluate(f"axisOf(charts.get('{quantity}'), {json.dumps(log_x)})")
+    return [10 ** axis[end] if axis["log"] else axis[end] for end in ("low", "high")]
+
+
+@pytest.mark.browser
+def test_an_axis_goes_as_far_as_the_bands_that_are_drawn(shown):
+    """It was asked how many curves there are, not how many have the quantity."""
+    few = {f"norm{run}": [line(k, norm=10 + k, **{"norm.q25": 2, "norm.q75": 30}) for k in (0, 1)] for run in range(2)}
+    many = {f"loss{run}": [line(k, loss=1 + k, **{"loss.q25": -9, "loss.q75": 9}) for k in (0, 1)] for run in range(7)}
+    page = shown(**few, **many)
+    low, high = vertical(page, "norm")
+    assert low < 2
+    assert high > 30
+    low, high = vertical(page, "loss")
+    assert 0 < low < 1
+    assert 2 < high < 3
+
+
 def until_drawn(page, words):
     """Lets the page's frames pass until its canvas says so."""
     for _ in range(200):

@@ -18,6 +18,8 @@ function stroke(pen, run, width) {
   pen.setLineDash(DASHES[run.place % DASHES.length]);
 }
 
+const having = (runs, name) => runs.filter((run) => run.values[name]);
+
 // The curves of the runs that have the quantity; one of them may stand out.
 function draw(canvas, runs, highlighted, across, up) {
   const ratio = devicePixelRatio || 1, width = canvas.clientWidth, height = canvas.clientHeight;
@@ -58,7 +60,7 @@ function draw(canvas, runs, highlighted, across, up) {
   });
   pen.textAlign = "left";
   if (pen.measureText("step").width + 8 <= room) pen.fillText("step", 2, height - BOTTOM / 2 + 2);
-  const drawn = runs.filter((run) => run.values[canvas.name]);
+  const drawn = having(runs, canvas.name);
   const few = drawn.length <= FEW;
   pen.save();
   pen.beginPath();

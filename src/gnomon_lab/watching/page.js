@@ -186,17 +186,20 @@ function logSteps() {
   return shown().reduce((most, run) => (run.readings > most.readings ? run : most), { readings: 0, early: false }).early;
 }
 
+// What the panels show: a quantity of each run that has it, and its quartiles where these runs are few.
 function* numbersOf(names, logX) {
-  for (const run of shown()) {
-    const first = logX ? run.steps.findIndex((step) => step > 0) : 0;
-    for (const name of names) yield* run.values[name]?.slice(first) ?? [];
+  for (const name of names) {
+    const drawn = having(shown(), name), ends = drawn.length <= FEW ? ["", ".q25", ".q75"] : [""];
+    for (const run of drawn) {
+      const first = logX ? run.steps.findIndex((step) => step > 0) : 0;
+      for (const end of ends) yield* run.values[name + end]?.slice(first) ?? [];
+    }
   }
 }
 
 // The axis of a quantity: logarithmic where all is above 0 and goes over two powers of ten.
 function axisOf(chart, logX) {
-  const bands = shown().length <= FEW ? [".q25", ".q75"] : [];
-  const names = [...chart.panels.keys()].flatMap((name) => [name, ...bands.map((end) => name + end)]);
+  const names = [...chart.panels.keys()];
   let [low, high] = span(numbersOf(names, logX), false);
   chart.log = own.get(chart.quantity) ?? (low > 0 && high >= 100 * low);
   if (chart.log) [low, high] = span(numbersOf(names, logX), true);
