@@ -407,6 +407,33 @@ def test_an_axis_goes_as_far_as_the_bands_that_are_drawn(shown):
     assert 2 < high < 3
 
 
+@pytest.mark.browser
+def test_a_band_is_broken_where_the_curve_is(shown):
+    """It was filled across what was NaN."""
+    told = [line(k, loss=5, **{"loss.q25": 4, "loss.q75": 6}) for k in range(9)]
+    told[3], told[4], told[6] = line(3, loss=None), line(4, loss=None), line(6, other=1)
+    page = shown(run=told)
+    pieces = "pieces([...runs.values()][0], 'loss', false, {}).map((piece) => piece.map(({{ step }}) => step))"
+    assert page.evaluate(pieces.format("false")) == [[0, 1, 2], [], [5, 7, 8]]
+    filled = """() => {
+      const canvas = document.querySelector("section canvas"), pen = canvas.getContext("2d"), found = [];
+      canvas.chart.section.scrollIntoView();
+      const { points } = canvas.places[0];
+      const at = (x) => pen.getImageData(x * devicePixelRatio, (points[0].y + 9) * devicePixelRatio, 1, 1).data[3] > 0;
+      const middle = (a, b) => (points[a].x + points[b].x) / 2;
+      return [at(middle(0, 1)), at(middle(2, 3)), at(middle(3, 4))];
+    }"""
+    assert page.evaluate(filled) == [True, False, True]
+
+
+@pytest.mark.browser
+def test_a_reading_that_has_no_place_does_not_set_the_axis(shown):
+    """Of a run with step 0 alone, on a logarithmic axis of steps."""
+    page = shown(long=[line(k, loss=2 / (1 + k)) for k in (0, 1, 2, 4, 10, 100, 1000)], new=[line(0, loss=1e6)])
+    assert vertical(page, "loss", log_x=True)[1] < 3
+    assert vertical(page, "loss", log_x=False)[1] > 1e5
+
+
 def until_drawn(page, words):
     """Lets the page's frames pass until its canvas says so."""
     for _ in range(200):

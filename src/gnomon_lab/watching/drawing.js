@@ -115,16 +115,27 @@ function curve(pen, run, name, x, y, logX, logY) {
 
 // The middle half of the samples; where each is right or wrong, 1 or 0, no quartiles are told.
 function band(pen, run, name, x, y, logX, logY) {
-  const [low, high] = [run.values[`${name}.q25`], run.values[`${name}.q75`]];
-  if (!low || !high) return;
-  const there = run.steps.map((_, i) => i).filter((i) => typeof low[i] === "number" && typeof high[i] === "number"
-    && (!logX || run.steps[i] > 0) && (!logY || low[i] > 0));
-  pen.beginPath();
-  for (const i of there) pen.lineTo(x(run.steps[i]), y(high[i]));
-  for (const i of there.reverse()) pen.lineTo(x(run.steps[i]), y(low[i]));
-  pen.closePath();
   pen.globalAlpha = 0.16;
   pen.fillStyle = tint(run);
-  pen.fill();
+  for (const piece of pieces(run, name, logX, logY)) {
+    pen.beginPath();
+    for (const { step, high } of piece) pen.lineTo(x(step), y(high));
+    for (const { step, low } of piece.reverse()) pen.lineTo(x(step), y(low));
+    pen.closePath();
+    pen.fill();
+  }
   pen.globalAlpha = 1;
+}
+
+// The quartiles between the steps at which the quantity, or one of them, has no place, as the curve is broken there.
+function pieces(run, name, logX, logY) {
+  const columns = [name, `${name}.q25`, `${name}.q75`].map((each) => run.values[each]), found = [[]];
+  if (!columns.every(Boolean)) return [];
+  run.steps.forEach((step, i) => {
+    const [value, low, high] = columns.map((column) => column[i]);
+    if (logX && step <= 0) return;
+    if ([value, low, high].some((each) => each === "-" || (logY && each !== null && each <= 0))) found.push([]);
+    else if (low !== null && high !== null) found.at(-1).push({ step, low, high });
+  });
+  return found;
 }

@@ -192,6 +192,7 @@ function* numbersOf(names, logX) {
     const drawn = having(shown(), name), ends = drawn.length <= FEW ? ["", ".q25", ".q75"] : [""];
     for (const run of drawn) {
       const first = logX ? run.steps.findIndex((step) => step > 0) : 0;
+      if (first < 0) continue;  // none of its steps has a place
       for (const end of ends) yield* run.values[name + end]?.slice(first) ?? [];
     }
   }
