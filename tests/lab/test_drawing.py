@@ -91,6 +91,14 @@ def test_panels_are_as_high_as_told():
         dataclasses.replace(usual, panel_height=0)
 
 
+@pytest.mark.bad_input
+@pytest.mark.parametrize("place", [0.0, -1.0, float("nan"), float("inf")])
+def test_zero_is_drawn_above_0(place):
+    panels = (Panel("a", "", (Line("a", (1.0,), (1.0,)),)),)
+    with pytest.raises(RangeError, match=r"Curves\(zero\): expected a place above 0, got \S+ in 'acc'"):
+        Curves("acc", "", "", "step", panels, zero=place)
+
+
 @pytest.mark.parametrize("log_x", [True, False])
 def test_interactive_draws_the_data(log_x):
     figure = curves(log_x)

@@ -735,7 +735,7 @@ def test_a_pages_axis_is_logarithmic_where_steps_are():
         assert axis(steps).panels[0].lines[0].x[0] == steps[0]
     begun = axis([0, *powers])
     assert begun.log_x
-    assert begun.panels[0].lines[0].x[0] == begun.panels[0].marks[0].x == 0.5
+    assert begun.panels[0].lines[0].x[0] == begun.panels[0].marks[0].x == begun.zero == 0.5
     assert begun.panels[0].marks[0].label == "step 0"
     assert "Step 0, which has no place on a logarithmic axis, is at its left end." in begun.caption
 

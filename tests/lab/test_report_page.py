@@ -248,6 +248,25 @@ def test_a_legend_of_any_length_ends_above_the_first_panel(opened):
 
 
 @pytest.mark.browser
+def test_hovering_names_the_step_0_that_is_drawn_at_another_place(opened):
+    steps = (0.5, *(10.0**k for k in range(7)), 1234567.0)
+    panels = tuple(Panel(name, "", (Line("mean", steps, steps),)) for name in "ab")
+    curves = Curves("timeline", "How it moved", "Means.", "step", panels, zero=0.5)
+    page = opened(dataclasses.replace(example(), figures=(curves,)))
+    hover = """async ([place, axes]) => {
+      const plot = document.querySelector(".plot");
+      Plotly.Fx.hover(plot, { xval: plot.data[0].x[place] }, axes);
+      await new Promise((done) => setTimeout(done, 200));
+      return plot.querySelector(".hoverlayer .legend text").textContent;
+    }"""
+    for axes in ("xy", "x2y2"):
+        said = [page.evaluate(hover, [place, axes]) for place in (0, 1, 4, 8)]
+        assert said == ["step 0", "step 1", "step 1,000", "step 1,234,567"]
+    numbers = page.locator(".xtick text, .x2tick text").all_text_contents()
+    assert numbers == ["1", "10", "100", "1,000", "10,000", "100,000", "1,000,000"]
+
+
+@pytest.mark.browser
 def test_the_slider_changes_what_is_shown(opened):
     page = opened(example())
     images = page.locator("figure").nth(1)

@@ -1,5 +1,6 @@
 """What curves show, as plain data: panels over one x axis, with lines and moments."""
 
+import math
 from dataclasses import dataclass
 
 from gnomon.errors import EmptyError, RangeError, public
@@ -110,10 +111,11 @@ class Curves:
         panels: from top to bottom.
         log_x: logarithmic x axis, on which points and marks at x <= 0 are left out.
         panel_height: the height of each panel's axes (CSS pixels).
+        zero: the x above 0 at which x = 0 is drawn on a logarithmic axis: hovering there says 0; None for nowhere.
 
     Raises:
         EmptyError: if there is no panel, or no point that the axis can show.
-        RangeError: if `panel_height` is below 1.
+        RangeError: if `panel_height` is below 1, or `zero` not above 0.
     """
 
     name: str
@@ -123,6 +125,7 @@ class Curves:
     panels: tuple[Panel, ...]
     log_x: bool = True
     panel_height: int = 190
+    zero: float | None = None
 
     @public
     def __post_init__(self) -> None:
@@ -130,6 +133,9 @@ class Curves:
         if self.panel_height < 1:
             got = f"{self.panel_height} in {self.name!r}"
             raise RangeError("panel_height", "at least 1 pixel", got, "Leave it out for the usual height.")
+        if self.zero is not None and not 0 < self.zero < math.inf:
+            got = f"{self.zero} in {self.name!r}"
+            raise RangeError("zero", "a place above 0", got, "Leave it out if x = 0 is not drawn.")
         if self.log_x and not any(x > 0 for panel in self.panels for line in panel.lines for x in line.x):
             expected = "a point at x > 0 for a logarithmic axis"
             raise EmptyError("panels", expected, f"none in {self.name!r}", "Set log_x=False.")

@@ -225,7 +225,7 @@ def figures(moved: Moved) -> tuple[Curves, ...]:
     )
     if start is not None:
         caption += " Step 0, which has no place on a logarithmic axis, is at its left end."
-    return (Curves("timeline", "How each quantity moved", caption, "step", panels, log_x=log_x),)
+    return (Curves("timeline", "How each quantity moved", caption, "step", panels, log_x=log_x, zero=start),)
 
 
 def left_end(steps: Sequence[int]) -> float | None:

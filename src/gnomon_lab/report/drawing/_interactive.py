@@ -81,7 +81,7 @@ def _axes(curves: Curves, panel: Panel, i: int, domain: tuple[float, float]) -> 
         x |= {"type": "log", "range": list(lows), "dtick": dtick(low, high), "tickformat": ",~r"}
     else:
         x |= {"type": "linear", "range": [low, high], "tickformat": ",~r"}
-    x |= {"hoverformat": ",~r", "unifiedhovertitle": {"text": f"{text(curves.x_label)} %{{x}}"}}
+    x |= _hover_title(curves)
     x |= {"showspikes": True, "spikemode": "across", "spikethickness": 1, "spikedash": "solid", "spikesnap": "data"}
     if i > 0:
         x["matches"] = "x"
@@ -94,6 +94,20 @@ def _axes(curves: Curves, panel: Panel, i: int, domain: tuple[float, float]) -> 
     if panel.y_range is not None:
         y["range"] = list(_layout.exponents(*panel.y_range) if panel.log_y else panel.y_range)
     return {f"xaxis{number(i)}": x, f"yaxis{number(i)}": y}
+
+
+def _hover_title(curves: Curves) -> dict[str, Any]:
+    """What stands above the values at the pointer: the x axis and the place on it.
+
+    A template knows the place alone. Where another one stands for 0, each place has its words instead, by its number as
+    only hovering writes it, so that the numbers at the axis stay.
+    """
+    words = text(curves.x_label)
+    if curves.zero is None:
+        return {"hoverformat": ",~r", "unifiedhovertitle": {"text": f"{words} %{{x}}"}}
+    places = sorted({x for panel in curves.panels for line in panel.lines for x in line.x})
+    aliases = {f"{x:,.3f}": f"{words} {0 if x == curves.zero else x:,.12g}" for x in places}
+    return {"hoverformat": ",.3f", "labelalias": aliases}
 
 
 def _numbers(low: float, high: float) -> dict[str, Any]:
