@@ -440,8 +440,11 @@ def test_a_validation_split_may_be_read_at_other_steps(made_up):
     apart._extend(gnomon.probe._history.Row(*row) for row in rows)
     assert apart.verdict().says == "deteriorating"
     assert verdict(STEPS, **rest, validation_accuracy=[0.5] * 12 + [0.7]).says == "fits and is stuck"
-    with pytest.raises(RangeError, match=rf"\(validation_steps\): expected {STEPS[-1]:,} as the last, got 3\. End"):
-        verdict(STEPS, **rest, validation_accuracy=[0.5, 0.7], validation_steps=[1, 3])
+    for wrong in ([1, 3], [STEPS[-1], STEPS[-1]], [math.nan, STEPS[-1]], [], [[1, STEPS[-1]]]):
+        with pytest.raises(
+            RangeError, match=rf"verdict\(validation_steps\): expected steps that increase up to {STEPS[-1]:,}, got"
+        ):
+            verdict(STEPS, **rest, validation_accuracy=[0.5, 0.7], validation_steps=wrong)
     with pytest.raises(ShapeError, match=r"\(validation_accuracy\): expected shape \(1,\)"):
         verdict(STEPS, **rest, validation_accuracy=[0.5, 0.7], validation_steps=[STEPS[-1]])
 

@@ -212,10 +212,11 @@ def where_read(
         return np.empty(0), np.empty(0)
     found = as_numbers("validation_accuracy", validation_accuracy)
     if validation_steps is not None:
-        last = steps[-1]
-        steps = series(validation_steps, 1)[0].numpy()
-        if steps[-1] != last:
-            raise RangeError("validation_steps", f"{last:,.12g} as the last", f"{steps[-1]:,.12g}", "End them there.")
+        at, last = as_numbers("validation_steps", validation_steps), steps[-1]
+        if at.ndim != 1 or len(at) == 0 or not (at.diff() > 0).all() or at[-1] != last:
+            expected, advice = f"steps that increase up to {last:,.12g}", "Sort them, and end them with the last step."
+            raise RangeError("validation_steps", expected, at.tolist(), advice)
+        steps = at.numpy()
     if tuple(found.shape) != steps.shape:
         raise ShapeError(
             "validation_accuracy",

@@ -55,6 +55,7 @@ class Dense:
         inverse = pseudo_inverse(self.matrix, eps)
         rank = (inverse * self.matrix).sum().detach().round()
 
+        @full_precision
         def solve(rows: Float[Tensor, "m p"]) -> tuple[Float[Tensor, "m p"], Float[Tensor, "m p"]]:
             beyond = rows - rows @ inverse @ self.matrix
             # Twice, because the first difference still contains rounding errors within the range.
@@ -130,6 +131,7 @@ class Factored:
         own = self.rows
         inverse = pseudo_inverse(own @ own.mT, eps)
 
+        @full_precision
         def solve(rows: Float[Tensor, "m p"]) -> tuple[Float[Tensor, "m p"], Float[Tensor, "m p"]]:
             inside = rows @ own.mT @ inverse
             beyond = rows - inside @ own

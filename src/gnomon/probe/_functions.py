@@ -1,29 +1,14 @@
 """What functions hold besides their code."""
 
-import random
 from functools import partial
 from types import CellType, FunctionType
 
-import numpy as np
-import torch
+from gnomon.probe._generators import GENERATORS
 
-GENERATORS = (torch.Generator, random.Random, np.random.RandomState, np.random.Generator)
-"""Kinds of random number generators."""
 LIBRARIES = frozenset({"torch", "numpy"})
 """Packages whose objects and functions are known."""
 EMPTY = CellType()
 """An enclosed variable that has no value yet."""
-
-
-def state_of(value: object) -> str | None:
-    """A generator's state, to be compared; None if the value is not one."""
-    if isinstance(value, torch.Generator):
-        return str(value.get_state().tolist())
-    if isinstance(value, random.Random):
-        return str(value.getstate())
-    if isinstance(value, np.random.RandomState):
-        return str(value.get_state())
-    return str(value.bit_generator.state) if isinstance(value, np.random.Generator) else None
 
 
 def held_by(function: FunctionType | partial[object]) -> list[object]:

@@ -85,8 +85,8 @@ def without(row: Row, names: Set[str]) -> Row | None:
 
 def added(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """The seconds of two readings, added up for what both observed; what is no number, as in records, is the latter."""
-    numbers = {name for part in (one, other) for name, took in part.items() if not isinstance(took, int | float)}
-    both = one.keys() & other.keys() - numbers
+    words = {name for part in (one, other) for name, took in part.items() if not isinstance(took, int | float)}
+    both = (one.keys() & other.keys()) - words
     return {**one, **other, **{name: one[name] + other[name] for name in both}}
 
 

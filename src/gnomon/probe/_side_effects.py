@@ -12,11 +12,13 @@ from torch import Tensor, nn
 
 from gnomon._warn import warn
 from gnomon.errors import UnsupportedModuleError
-from gnomon.probe._functions import LIBRARIES, state_of
+from gnomon.probe._functions import LIBRARIES
+from gnomon.probe._generators import state_of
 from gnomon.probe._snapshot import ATOMS
 
 T = TypeVar("T")
 CONTAINERS = (list, tuple, set, frozenset, deque)
+"""Whose entries tell whether they were changed in place; mappings beside them."""
 
 
 def reporting_side_effects(model: nn.Module, look: Callable[[], T]) -> T:

@@ -1,7 +1,6 @@
 """What a network holds, noted before a reading and restored after it, bit for bit."""
 
 import operator
-import random
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection
 from functools import partial
@@ -14,7 +13,8 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from gnomon.errors import UnsupportedModuleError
-from gnomon.probe._functions import GENERATORS, held_by
+from gnomon.probe._functions import held_by
+from gnomon.probe._generators import GENERATORS, generator_as_it_is
 
 ATOMS = frozenset(
     {NoneType, bool, int, float, complex, str, bytes, type, torch.dtype, torch.device, torch.Size}
@@ -229,23 +229,6 @@ def same_bits(one: Tensor, other: Tensor) -> bool:
         one, other = torch.view_as_real(one), torch.view_as_real(other)
     integer = INTEGERS[one.element_size()]
     return torch.equal(one.view(integer), other.view(integer))
-
-
-def generator_as_it_is(value: object) -> Callable[[], object] | None:
-    """A function that restores a random number generator to its current state; None if the value is not one."""
-    if isinstance(value, torch.Generator):
-        drawn = value.get_state()
-        return lambda: value.set_state(drawn)
-    if isinstance(value, random.Random):
-        state = value.getstate()
-        return lambda: value.setstate(state)
-    if isinstance(value, np.random.RandomState):
-        legacy = value.get_state(legacy=False)
-        return lambda: value.set_state(legacy)
-    if isinstance(value, np.random.Generator):
-        bits, at = value.bit_generator, value.bit_generator.state
-        return lambda: setattr(bits, "state", at)
-    return None
 
 
 def put_back_attributes(there: dict[str, Any], before: dict[str, Any]) -> None:
