@@ -533,6 +533,8 @@ def test_steps_are_from_what_tells_all_apart(folder):
         (("checkpoint-5.pth.tar", "checkpoint-12.pth.tar"), [5, 12]),
         (("ckpt_62k.pt", "ckpt_500K_ema.pt", "1m.pt", "1.5M.pt", "1B.pt"), [62_000, 500_000, 10**6, 1_500_000, 10**9]),
         (("step=2.5k-acc=0.9.pt", "step=10k-acc=0.8.pt", "9ksteps.pt"), [2_500, 9_000, 10_000]),
+        (("ckpt-1e4.pt", "ckpt-1.5e5.pt", "2E+5steps.pt", "step_5_lr1e-3.pt"), [5, 10_000, 150_000, 200_000]),
+        (("run3_lr1e-3.pt", "run4_lr1e-3.pt", "a1e5f.pt"), [3, 4, 5]),
         (("snapshot-62kimg.pt", "snapshot-125kimg.pt"), [62, 125]),
     ],
 )

@@ -81,7 +81,10 @@ def test_values_that_a_quantity_cannot_have_are_named(tmp_path, capsys):
     path = write(tmp_path / "readings.jsonl", [""])
     path.write_text(re.sub(r'"train/accuracy": \S+,', '"train/accuracy": 99.5,', path.read_text()))
     assert main([str(path)]) == 1
-    assert capsys.readouterr().out == "No verdict: the readings lack numbers in [0, 1] in accuracy.\n"
+    assert capsys.readouterr().out == (
+        "No verdict: accuracy needs numbers in [0, 1], and has 99.5 at index (0,). "
+        "Look at what produced accuracy; shares are not per cent.\n"
+    )
 
 
 def test_a_history_has_no_arms_and_gets_a_picture(tmp_path, capsys):

@@ -30,8 +30,8 @@ LASTING: frozenset[Source] = frozenset({"step", "epoch", "name"})
 """The sources that give a checkpoint the same step whichever others there are."""
 FACTORS = {"k": 10**3, "K": 10**3, "m": 10**6, "M": 10**6, "B": 10**9}
 """What a letter after a number stands for, unless another letter follows that does not begin `step` or `iter`."""
-ROUND = rf"\d+(?:\.\d+)?[{''.join(FACTORS)}](?=(?i:step|iter)|[^A-Za-z]|$)"
-"""A number with such a letter, such as 500k or 1.5M."""
+ROUND = rf"\d+(?:\.\d+)?(?:[{''.join(FACTORS)}]|[eE][+-]?\d+)(?=(?i:step|iter)|[^A-Za-z\d]|$)"
+"""A number with such a letter, such as 500k or 1.5M, or with a power of ten, such as 1e5."""
 NAMED = rf"(?i:step|iter|iteration)s?[=_-]?({ROUND}|\d+)"
 """How a step is written in a name that has other numbers too."""
 NUMBER = rf"(?<![\d.])(?:{ROUND}|\d+(?!\.?\d))"
@@ -137,12 +137,12 @@ def in_name(path: Path) -> int | None:
     """The number in the last part of a path that has one."""
     for part in reversed(path.parts):
         if found := re.findall(NAMED, part) or re.findall(NUMBER, part):
-            return whole(found[-1])
+            return next((step for step in map(whole, reversed(found)) if step is not None), None)
     return None
 
 
 def whole(number: str) -> int | None:
-    """The whole number that is written as 1500, 1.5k or the like; None for a fraction, such as 0.0001k."""
+    """The whole number that is written as 1500, 1.5k, 1e5 or the like; None for a fraction, such as 0.0001k."""
     value = Fraction(number.rstrip("".join(FACTORS))) * FACTORS.get(number[-1], 1)
     return value.numerator if value.denominator == 1 else None
 

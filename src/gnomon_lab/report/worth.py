@@ -23,10 +23,11 @@ def worth(history: History, split: str = "train", validation: str = "validation"
     try:
         return history.verdict(split, validation)
     except RangeError as error:
-        where = "" if error.argument == "split" else f" in {error.argument}"
+        if error.argument != "split":
+            return f"No verdict: {error.argument} needs {error.expected}, and has {error.got}. {error.advice}"
         classifies = any(name.rpartition("/")[2] == "accuracy" for name in history.names)
         otherwise = "" if classifies else " A verdict is of networks that classify."
-        return f"No verdict: the readings lack {error.expected}{where}.{otherwise}"
+        return f"No verdict: the readings lack {error.expected}.{otherwise}"
 
 
 def sentences(found: Verdict | str) -> list[str]:
