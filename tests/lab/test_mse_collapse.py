@@ -113,7 +113,7 @@ def made_up(arm=ARM, zero=4, **ends):
     falling = {f"train/{name}": 0.5 for name in (*FALLING, "loss.nc1")}
     falling |= {"train/loss.nc23": 0.25, "train/loss.deviation": 0.4}
     end = falling | {"test/accuracy": 0.9, "robustness.mean": 0.3, "test/nc1": 2.0} | ends
-    start = dict.fromkeys(falling, 1.0) | {"test/accuracy": 0.8, "robustness.mean": 0.2, "test/nc1": 1.0}
+    start = dict.fromkeys(falling, 1.0) | {"test/accuracy": 0.8, "robustness.mean": 0.2, "test/nc1": 4.0}
     records = []
     for epoch in range(10):
         values = {name: end[name] if epoch == 9 else start[name] for name in start}
@@ -180,18 +180,21 @@ def test_claims_are_over_all_seeds_and_can_fail():
         assert failing(**{f"train/{name}": 1.0}) == [place]
     assert failing(**{"train/loss.deviation": 1.1}) == [10]
     assert failing(**{"train/loss.deviation": 0.2}) == [12]
-    assert failing(**{"test/nc1": 0.4}) == [13]
+    assert failing(**{"train/nc1": 0.1}) == [13]
+    assert failing(**{"train/self_duality": 0.1}) == [14]
+    assert failing(**{"test/nc1": 0.4}) == [15]
     for name in OTHER:
-        assert failing(**{f"test/{name}": 0.5}) == [14]
-    assert claims([made_up(**{"train/disagreement": 0.0, "test/self_duality": 0.75})])[14].measured == "1.5"
-    assert failing(**{"train/disagreement": 0.0, "test/disagreement": 0.0}) == [14], "equal is no larger"
+        assert failing(**{f"test/{name}": 0.5}) == [16]
+    assert claims([made_up(**{"train/disagreement": 0.0, "test/self_duality": 0.75})])[16].measured == "1.5"
+    assert failing(**{"train/disagreement": 0.0, "test/disagreement": 0.0}) == [16], "equal is no larger"
+    assert failing(**{"test/nc1": 2.4}) == [17]
     # The median counts: two networks cannot outvote one another, three can.
     worse = {"test/accuracy": 0.7, "robustness.mean": 0.1}
-    assert failing(**worse) == [15, 16]
+    assert failing(**worse) == [18, 19]
     assert all(claim.holds for claim in claims([made_up(), made_up(), made_up(**worse)]))
     assert claims([made_up(**{"train/disagreement": 0.0})])[8].measured == "0"
     never = claims([made_up(), made_up(zero=10)])
-    assert not any(claim.holds for claim in never)
+    assert [place for place, claim in enumerate(never) if claim.holds] == [13, 14, 17], "they need no terminal phase"
     assert never[7].measured == "0.5, no zero training error in 1 of 2"
 
 
@@ -201,6 +204,13 @@ def test_l_nc23_has_to_lead_at_zero_error_too():
         record["train/loss.nc23"] = 1.5
     assert [place for place, claim in enumerate(claims([records])) if not claim.holds] == [11]
     assert claims([records])[11].measured == "1.5"
+
+
+def test_the_order_is_that_of_the_sign_of_nc2_that_falls_most():
+    for name in ("equinorm", "equiangularity", "maximal_equiangularity"):
+        (nc1, nc3) = claims([made_up(**{f"train/{name}.means": 0.25, "train/self_duality": 0.04})])[13:15]
+        assert (nc1.measured, nc1.holds) == (f"{0.25 / math.sqrt(0.5):.3g}", True)
+        assert (nc3.measured, nc3.holds) == ("1.25", False)
 
 
 def test_share_of_nothing():
@@ -226,7 +236,7 @@ def test_smallest_variant_resumes_exactly(made, tmp_path):
     assert records[-1]["train/loss.total"] < records[0]["train/loss.total"]
     assert len({record["train/nc1"] for record in records}) == 5
     assert len(figures(records)) == 2
-    assert len(claims([records])) == 17
+    assert len(claims([records])) == 20
 
 
 def test_first_epoch_without_training_error_is_attacked(made, tmp_path, monkeypatch):

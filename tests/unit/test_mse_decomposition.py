@@ -183,6 +183,34 @@ def test_classes_of_unequal_size_need_their_shares_in_the_covariance_and_the_mea
     assert float(gnomon.maximal_equiangularity(even)) < 1e-15
 
 
+def test_the_parts_of_the_least_squares_loss_know_nothing_but_the_signal_to_noise_ratio():
+    """docs/errata.md: neither is a distance from equal angles, and a large spread makes the first vanish too."""
+    generator = torch.Generator().manual_seed(0)
+    rest, means, mixing = (
+        torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in ((6, 36), (6, 4), (6, 6))
+    )
+    labels = torch.arange(4).repeat_interleave(9)
+    features = (rest + 2 * means[:, labels]).mT
+    of_class = moments_of(features, labels).means[labels]
+    collapsing, spreading = (of_class + scale * (features - of_class) for scale in (1e-3, 1e3))
+    expected = {
+        "drawn": (features, 0.0430616, 0.0085084, 0.1793, 0.1423),
+        "mixed": (features @ mixing.mT, 0.0430616, 0.0085084, 0.4316, 0.4922),
+        "collapsing": (collapsing, 6.2125e-8, 1.31497e-14, 0.1793, 1.423e-7),
+        "spreading": (spreading, 2.8516e-6, 0.374994, 0.1793, 142_274),
+    }
+    for x, *numbers in expected.values():
+        moments = moments_of(x, labels)
+        parts = mse_decomposition(torch.zeros(4, 6).double(), torch.zeros(4).double(), moments)
+        angles = gnomon.equiangularity(moments.centred_means)
+        found = torch.stack([parts.nc1, parts.nc23, angles, gnomon.nc1(moments)])
+        torch.testing.assert_close(found, torch.tensor(numbers).double(), rtol=5e-4, atol=0)
+        squares = snr_singular_values(moments)[:3].square()
+        alone = torch.stack([squares / (4 + squares) ** 2, 4 / (4 + squares) ** 2]).sum(1) / 2
+        # Of squares of outputs: those that differ by 1e-7 are known to some eight digits.
+        torch.testing.assert_close(torch.stack([parts.nc1, parts.nc23]), alone, rtol=1e-9, atol=1e-21)
+
+
 def test_means_far_from_the_origin_cost_no_more_than_their_own_digits():
     features, labels = samples(UNEQUAL, 7)
     far = (features * 2**20).round() / 2**20 + 2**20

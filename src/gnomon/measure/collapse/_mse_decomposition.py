@@ -40,10 +40,13 @@ def mse_decomposition(
     r"""The MSE of a linear classifier as collapse within classes, fit of the means, and distance from least squares.
 
     Reading:
-        Low, high: A low part is a part of collapse that is complete: within classes, of the means, of the classifier.
+        Low, high: Low `nc1` and `nc23`: the classes can be told apart linearly with little error, by the spread within
+            them and at their means. Low `deviation`: the classifier is nearly the least-squares one.
         Generalising: On training digits the part due to the spread within classes falls to 1.9e-6 with true labels
             (96 % accuracy on unseen digits), and only to 2.4e-2 from a large initialisation (84 %).
-        Misleads: Shuffled labels end just as low, 1.8e-6: it tells how far optimisation has progressed.
+        Misleads: Shuffled labels end just as low, 1.8e-6: it tells how far optimisation has progressed. `nc23` is no
+            distance from a simplex: without weight decay it, like `nc1`, depends on `snr_singular_values` alone, and
+            vanishes with the spread within classes, whatever the angles of the means (docs/errata.md).
 
     With $\tilde W = [W, b]$, $\tilde h = [h; 1]$, $w_c = n_c/n$ and $\tilde W_{LS}$ the `least_squares_classifier`:
     $\mathcal L_{NC1} = \frac12\operatorname{tr}\tilde W_{LS}(\tilde\Sigma_W + \lambda I)\tilde W_{LS}^\top$,

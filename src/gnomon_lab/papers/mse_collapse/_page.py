@@ -9,7 +9,9 @@ from gnomon_lab.papers._shared import SEEN, UNSEEN
 from gnomon_lab.runs import Claim, Record, last
 
 SOURCE = "Han, Papyan, Donoho, arXiv:2106.02073"
-NC1 = "train/nc1"
+NC1, UNSEEN_NC1 = "train/nc1", "test/nc1"
+VISIBLE = 0.5
+"""A sign of which at most this share is left has visibly fallen; the paper gives no number."""
 SEARCH = "search"
 """What the arms that search for a learning rate begin with."""
 SIGNS = {
@@ -95,6 +97,25 @@ def unseen_over_seen(reading: Record, name: str) -> float:
     """How many times larger a sign of collapse is on test images than on training images; equal if both are zero."""
     seen, unseen = (float(reading[f"{split}/{name}"]) for split in ("train", "test"))
     return unseen / seen if seen > 0 else math.inf if unseen > 0 else 1.0
+
+
+def first_epoch(records: Sequence[Record], arm: str) -> Record:
+    """The reading of an arm after the first epoch."""
+    return next(record for record in records if record["arm"] == arm and record["epoch"] == 1)
+
+
+def left_unseen(records: Sequence[Record], arm: str) -> float:
+    """What is left of NC1 on test images at the end, as a share of its value after the first epoch."""
+    return float(last(records, arm)[UNSEEN_NC1] / first_epoch(records, arm)[UNSEEN_NC1])
+
+
+def visible_unseen(shares: Sequence[float]) -> Claim:
+    """The caption of figure 12, of what is left of NC1 on test images."""
+    return checked(
+        "on test images activation collapse visibly occurs: NC1 at the end, as a share of that after the first epoch",
+        "figure 12", f"median at most {VISIBLE:g} times", shares, ".2f",
+        lambda values: statistics.median(values) <= VISIBLE,
+    )  # fmt: skip
 
 
 def others_unseen(ends: Sequence[Record | None]) -> Claim:

@@ -14,10 +14,13 @@ from gnomon_lab.papers.mse_collapse._page import (
     checked,
     chosen_arms,
     curve,
+    first_epoch,
+    left_unseen,
     others_unseen,
     panels,
     starts,
     terminal,
+    visible_unseen,
 )
 from gnomon_lab.papers.mse_collapse._shared import GRID, HARDWARE, Config, train_all
 from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, last
@@ -60,6 +63,8 @@ OTHERS = tuple(
     for setting in (PAPER, NOTEBOOK, *SINGLE)
     for device, precision in HARDWARE
 )
+NC2 = ("train/equinorm.means", "train/equiangularity.means", "train/maximal_equiangularity.means")
+"""The signs of NC2 in the features; each is linear in how far the class means are from a simplex."""
 TERMS = ("train/loss.nc23", "train/loss.nc1", "train/loss.deviation")
 FALLING = {
     "equinorm.means": ("3", "equinorm of the class means"),
@@ -196,6 +201,13 @@ def claims(seeds: Seeds) -> list[Claim]:
         expected = "below 1 times what is left of the next"
         return checked(message, "figure 2", expected, leads, ".3g", lambda values: max(values) < 1)
 
+    def order(sign: str, name: str) -> Claim:
+        return checked(
+            f"NC2 is not slower than {sign}: of its signs the share that is left least, over that of the root of {sign}",
+            "appendix E.1", "median at most 1 times", [behind(records, arm, f"train/{name}") for records, arm in arms],
+            ".3g", lambda values: statistics.median(values) <= 1,
+        )  # fmt: skip
+
     away = each(lambda phase: max(r["train/loss.deviation"] / r["train/loss.least_squares"] for r in phase))
     unseen = each(lambda phase: phase[-1]["test/nc1"] / phase[-1][NC1])
     return [
@@ -204,9 +216,12 @@ def claims(seeds: Seeds) -> list[Claim]:
                 f"at most {MUCH:g} times", away, ".3g", lambda values: max(values) <= MUCH),
         fastest(0, "to zero training error"),
         fastest(-1, "to the end"),
+        order("NC1", "nc1"),
+        order("NC3", "self_duality"),
         checked("NC1 ends larger on test images than on training images", "figure 12",
                 "above 1 times", unseen, ".3g", lambda values: min(values) > 1),
         others_unseen([phase[-1] if phase else None for phase in phases]),
+        visible_unseen([left_unseen(records, arm) for records, arm in arms]),
         rises("test accuracy", "table 1", UNSEEN, "0.962 points", 100, "+.2f"),
         rises("robustness", "figure 9", "robustness.mean", "0.1762", 1, "+.4f"),
     ]  # fmt: skip
@@ -222,11 +237,20 @@ def lead(records: Sequence[Record], arm: str, place: int) -> float | None:
 
     At the first reading without training error (place 0) or at the last (-1); None if there is no such reading.
     """
-    first = next(record for record in records if record["arm"] == arm and record["epoch"] == 1)
+    first = first_epoch(records, arm)
     for reading in terminal(records, arm)[place:][:1]:
         ours, *others = (reading[term] / first[term] for term in TERMS)
         return float(ours / min(others))
     return None
+
+
+def behind(records: Sequence[Record], arm: str, other: str) -> float:
+    """What is left of NC2 at the end since the first epoch, by the sign of which least is, over that of another sign.
+
+    Of the other, a square, the root counts.
+    """
+    first, end = first_epoch(records, arm), last(records, arm)
+    return float(min(end[name] / first[name] for name in NC2) / math.sqrt(end[other] / first[other]))
 
 
 EXPERIMENT = Experiment(

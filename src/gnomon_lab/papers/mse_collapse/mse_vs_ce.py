@@ -9,10 +9,23 @@ from gnomon_lab.figures import Curves, Figure
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import SEEN, UNSEEN
 from gnomon_lab.papers.mse_collapse import mse_collapse
-from gnomon_lab.papers.mse_collapse._page import NC1, checked, chosen_arms, others_unseen, panels, starts, terminal
+from gnomon_lab.papers.mse_collapse._page import (
+    NC1,
+    UNSEEN_NC1,
+    checked,
+    chosen_arms,
+    left_unseen,
+    others_unseen,
+    panels,
+    starts,
+    terminal,
+    visible_unseen,
+)
 from gnomon_lab.papers.mse_collapse._shared import GRID, HARDWARE, Config, train_all
 from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, last
 
+COMPARABLE = 1
+"""Test accuracies that differ by at most this many points count as comparable; the paper gives no number."""
 NAMES = {"mse": "squared error", "cross-entropy": "cross-entropy"}
 INTRODUCTION = """
 Two networks start from the same weights and see the same images in the same order; one learns to classify them with the
@@ -96,7 +109,7 @@ def collapse(records: Sequence[Record], case: str, arms: dict[str, str]) -> Curv
 
 
 def claims(seeds: Seeds) -> list[Claim]:
-    """What the paper says about figures 10 to 12, over the networks of all finished seeds."""
+    """What the paper says about figures 10 to 12 and about accuracy, over the networks of all finished seeds."""
     runs = [(records, arms) for records in seeds for arms in pairs(records).values()]
     lower: list[float | None] = []
     for records, arms in runs:
@@ -111,8 +124,12 @@ def claims(seeds: Seeds) -> list[Claim]:
         final = [[last(records, arm)[name] for arm in arms.values()] for records, arms in runs]
         return [mse / entropy for mse, entropy in final]
 
+    gains: list[float | None] = []
+    for records, arms in runs:
+        mse, entropy = (last(records, arm)[UNSEEN] for arm in arms.values())
+        gains.append(100 * (mse - entropy))
     finals = [last(records, arm) for records, arms in runs for arm in arms.values()]
-    unseen: list[float | None] = [final["test/nc1"] / final[NC1] for final in finals]
+    unseen: list[float | None] = [final[UNSEEN_NC1] / final[NC1] for final in finals]
     return [
         checked("NC1 is lower under the squared error at most epochs read at which both have no training error",
                 "figure 10", "median above 50%", lower, ".0%", lambda values: statistics.median(values) > 0.5),
@@ -124,6 +141,10 @@ def claims(seeds: Seeds) -> list[Claim]:
         checked("under both losses NC1 ends larger on test images than on training images",
                 "figure 12", "above 1 times", unseen, ".3g", lambda values: min(values) > 1),
         others_unseen(finals),
+        visible_unseen([left_unseen(records, arm) for records, arms in runs for arm in arms.values()]),
+        checked("the squared error's test accuracy is comparable to cross-entropy's: by how many points it is above",
+                "section A.1.1", f"median at least -{COMPARABLE:g}", gains, "+.1f",
+                lambda values: statistics.median(values) >= -COMPARABLE),
     ]  # fmt: skip
 
 
