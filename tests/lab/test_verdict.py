@@ -9,17 +9,19 @@ import pyarrow.parquet
 import pytest
 from sklearn.metrics import brier_score_loss
 
+from gnomon.errors import DataError
 from gnomon.history import Corpus
+from gnomon.history import corpus as shipped_corpus
 from gnomon_lab.papers.own.verdict import run as judging
-from gnomon_lab.papers.own.verdict.models import BOOSTED, RUNS, boosting, logistic, nearest, similar
+from gnomon_lab.papers.own.verdict.models import BOOSTED, RUNS, booster, boosting, logistic, nearest, similar
 from gnomon_lab.papers.own.verdict.moments import CORE, VALIDATION, moments
 from gnomon_lab.papers.own.verdict.nested import BINS, Ranges, chosen, nested, platt, standard
 from gnomon_lab.papers.own.verdict.page import claims, figures, summary, table
-from gnomon_lab.papers.own.verdict.run import Config, ready, rules_of
+from gnomon_lab.papers.own.verdict.run import Config, corpus_at, ready, rules_of
 from gnomon_lab.papers.own.verdict.scores import Scored
 from gnomon_lab.papers.own.verdict.shipped import shipped
 from gnomon_lab.papers.own.verdict.stopping import ended, improbable, settles
-from gnomon_lab.papers.own.who_knows_first.watched import watched
+from gnomon_lab.papers.own.who_knows_first.watched import read_corpus, watched
 from gnomon_lab.runs import Run, by_arm
 
 STEPS = np.round(8 * 2 ** (np.arange(21) / 2)).astype(int)
@@ -75,6 +77,31 @@ def records(corpus, tmp_path_factory):
         patched.setattr(judging, "SETS", {name: (judging.SETS[name][0], one) for name in SETS})
         judging.run(Config(resamples=20, corpus=str(corpus)), judged)
     return judged.records()
+
+
+@pytest.mark.parametrize(
+    ("left", "says"),
+    [
+        ({"arm": {"digits"}}, r"verdict\(--corpus\): expected networks of at least 3 families, got digits in .*few\.parq"),
+        ({"arm": {"digits", "images", "addition"}}, r"at least 3 kinds of data, got addition, pictures in .*more famil"),
+        ({"seed": {0, 5, 6}}, r"at least 3 remainders of their seeds by 5, got 0, 1 in "),
+        ({"step": {8, 11, 16}}, r"at least 3 families, got none in "),
+    ],
+)
+def test_a_corpus_that_is_too_small_is_refused_before_any_work(tmp_path, left, says):
+    (name, values), path = *left.items(), tmp_path / "few.parquet"
+    table = pyarrow.table(columns())
+    pyarrow.parquet.write_table(table.filter(np.isin(table[name].to_numpy(), list(values))), path)
+    with pytest.raises(DataError, match=says):
+        judging.run(Config(resamples=2, corpus=str(path)), Run(tmp_path, 0))
+
+
+def test_a_corpus_without_a_number_that_is_needed_says_which(tmp_path):
+    path = tmp_path / "few.parquet"
+    pyarrow.parquet.write_table(pyarrow.table(columns()).drop(["some/jacobian_norm", "train/training_loss"]), path)
+    says = r"verdict\(--corpus\): .* got '.*few\.parquet', without some/jacobian_norm, train/training_loss\. Call"
+    with pytest.raises(DataError, match=says):
+        judging.run(Config(resamples=2, corpus=str(path)), Run(tmp_path, 0))
 
 
 def test_moments_have_two_doublings_behind_them_and_what_came_of_them():
@@ -184,10 +211,11 @@ def test_what_ships_says_what_was_fitted(judged):
     predicted = calibrate(BOOSTED[name](data.traits[learnt], data.rises[learnt], data.network[learnt])(data.traits))
     ranges = Ranges.of(calibrate(scores[name])[learnt], data.rise[learnt])
     known, near, far = data.only(learnt), [], []
+    rows = [data.traits[place] for place in np.flatnonzero(learnt)]
+    np.testing.assert_allclose([ships.probability(row) for row in rows], predicted[learnt], rtol=1e-4, atol=1e-6)
     for place in range(0, len(data.known), 37):
         traits = dict(zip(data.names, data.traits[place], strict=True))
         row = ships.row(traits)
-        np.testing.assert_allclose(ships.probability(row), predicted[place], rtol=1e-3, atol=1e-5)
         if np.abs(ranges.edges - predicted[place]).min() > 1e-5:  # which is rounding
             np.testing.assert_allclose(
                 ships.range(predicted[place])[:2], np.ravel(ranges.at(predicted[[place]])), atol=1e-5
@@ -206,6 +234,17 @@ def test_what_ships_says_what_was_fitted(judged):
     without, instead = ships.counterfactual(row)
     other = np.where(np.array(data.names) == without, known.traits.mean(0), row)
     np.testing.assert_allclose(instead, ships.probability(other), atol=1e-6)
+
+
+def test_the_corpus_that_ships_predicts_what_was_fitted_to_the_table_that_ships():
+    """At its own moments too, at which many a threshold lies."""
+    names, networks = read_corpus(corpus_at(""))
+    data = moments(names, [network for network in networks if len(network.steps)], CORE)
+    known = data.only(data.known & data.whole)
+    expected = booster().fit(known.traits, known.rises).decision_function(known.traits)
+    calibrated = shipped_corpus()._slope * expected + shipped_corpus()._shift
+    found = [shipped_corpus().probability(row) for row in known.traits[::2]]
+    np.testing.assert_allclose(found, 1 / (1 + np.exp(-calibrated[::2])), atol=1e-4)
 
 
 def test_what_boosting_predicts_and_of_one_outcome(judged):

@@ -104,7 +104,7 @@ def verdict(
 
     What is used has no unit, so that networks of any size are comparable: for each share its level and its change over
     the last doubling of the steps, for each norm the change of its logarithm over each of the last two doublings, for
-    the log-probability both. Gradient boosting on these traits, fitted to 400 networks of eight families
+    the log-probability both. Gradient boosting on these traits, fitted to 394 networks of eight families
     (docs/experiments/corpus.md) and calibrated on families left out, gives the probability; the range of the rise is
     that of moments with a similar probability. A training run that is further from the 25 most similar runs than most
     runs are from those of other families is not judged. No step and no setting is used.
@@ -209,6 +209,8 @@ def where_read(
 ) -> tuple[HeldOut, HeldOut]:
     """The steps at which a validation split was read, and its accuracy there; none without such a split."""
     if validation_accuracy is None:
+        if validation_steps is not None:
+            raise RangeError("validation_steps", "a validation_accuracy with them", "none", "Pass it, or leave them out.")
         return np.empty(0), np.empty(0)
     found = as_numbers("validation_accuracy", validation_accuracy)
     if validation_steps is not None:

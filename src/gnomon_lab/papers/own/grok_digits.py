@@ -175,10 +175,11 @@ def predicted(records: Sequence[Record]) -> list[str]:
 
 def when_fitted(records: Sequence[Record], arm: str) -> Verdict | None:
     """The verdict on the readings up to the first at which the training digits are fitted; None if there is none."""
-    fitted = settled_at(records, arm, SEEN, LEAST[SEEN])
+    readings = by_arm(records)[arm]
+    fitted = next((each["step"] for each in readings if each[SEEN] >= LEAST[SEEN]), None)
     if fitted is None:
         return None
-    return from_records(each for each in by_arm(records)[arm] if each["step"] <= fitted).verdict()
+    return from_records(each for each in readings if each["step"] <= fitted).verdict()
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:

@@ -74,7 +74,7 @@ def at_once(task: str, entrant: str, message: str, source: str) -> Asked:
             math.inf if trial["steps"] is None else trial["steps"] / (trial["fits"] or trial["steps"])
             for trial in trials
         ]
-        middle = statistics.median(delays)
+        middle = statistics.median_low(delays)
         measured = "most never arrive" if math.isinf(middle) else f"{middle:.3g} x"
         return Claim(
             f"{task}: {message}",

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 from numpy.typing import NDArray
 
+from gnomon.errors import DataError
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers.own.verdict.models import BOOSTED, SIMPLE, Fit
@@ -29,6 +30,7 @@ from gnomon_lab.papers.own.verdict.stopping import (
     threshold,
 )
 from gnomon_lab.papers.own.who_knows_first.board import resamples, spread
+from gnomon_lab.papers.own.who_knows_first.judged import AHEAD
 from gnomon_lab.papers.own.who_knows_first.run import corpus_at
 from gnomon_lab.papers.own.who_knows_first.watched import Watched, families, read_corpus
 from gnomon_lab.runs import Run
@@ -49,9 +51,12 @@ SETS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Fit]]] = {
 """What is used, and by which models; rivals first."""
 RIVALS = ("validation alone", "weight norm alone", "training loss alone", "core")
 """What each set is compared with; the last decides what ships."""
-GROUPINGS = ("families", "kinds", "networks")
-"""What is left out: a family, all families with the same data, or a fifth of the networks of each family."""
 FOLDS = 5
+WORDS = {"families": "families", "kinds": "kinds of data", "networks": f"remainders of their seeds by {FOLDS}"}
+"""What is left out: a family, all families with the same data, or a fifth of the networks of each family."""
+GROUPINGS = tuple(WORDS)
+LEAST = 3
+"""Groups that are needed in each grouping."""
 INTRODUCTION = """
 Is more training worth it? From what the training data show of a network, a model says how probable it is that unseen
 accuracy rises by five points if training goes on to four times the steps. It is asked about networks of the corpus that
@@ -95,10 +100,8 @@ class JudgedCorpus:
 
     def group(self, grouping: str) -> Int[np.ndarray, "m"]:
         """What is left out together, by moment."""
-        if grouping == "networks":
-            return np.array([network.seed % FOLDS for network in self.networks])[self.data.network]
-        kinds = [str(name) if grouping == "families" else KINDS.get(name, name) for name in self.family]
-        return np.unique(kinds, return_inverse=True)[1][self.data.network]
+        groups = [group_of(network, grouping) for network in self.networks]
+        return np.unique(groups, return_inverse=True)[1][self.data.network]
 
     def predicted(self, name: str, grouping: str, outcomes: Bool[np.ndarray, "m"]) -> HeldOutPredictions:
         """The predictions from one set of quantities."""
@@ -146,12 +149,38 @@ def run(config: Config, run: Run) -> None:
 
 def ready(config: Config, seed: int) -> JudgedCorpus:
     """Reads the corpus."""
-    names, networks = read_corpus(corpus_at(config.corpus))
+    names, networks = read_corpus(corpus_at(config.corpus), {*(CORE | VALIDATION | LOSS).values()}, "verdict")
     networks = [network for network in networks if len(network.steps)]  # some diverge before they are read
+    require_groups(networks, config.corpus)
     family = np.array([network.family for network in networks])
     data = moments(names, networks, CORE | VALIDATION | LOSS)
     draws = resamples(families(networks), config.resamples, np.random.default_rng(seed))
     return JudgedCorpus(names, networks, data, of_everything(names, networks, data), family, draws)
+
+
+def group_of(network: Watched, grouping: str) -> str:
+    """What a network is left out together with."""
+    groups = {
+        "families": network.family,
+        "kinds": KINDS.get(network.family, network.family),
+        "networks": str(network.seed % FOLDS),
+    }
+    return groups[grouping]
+
+
+def require_groups(networks: Sequence[Watched], path: str) -> None:
+    """Refuses a corpus with too few groups: one is left out, and one more to choose between models fitted to a third."""
+    judged = [network for network in networks if len(network.steps) > 2 * AHEAD]  # with a past and a future
+    for grouping in GROUPINGS:
+        found = sorted({group_of(network, grouping) for network in judged})
+        if len(found) < LEAST:
+            raise DataError(
+                "--corpus",
+                f"networks of at least {LEAST} {WORDS[grouping]}",
+                f"{', '.join(found) or 'none'} in {path}",
+                "Call `gnomon run corpus` with more families and seeds.",
+                where="verdict",
+            )
 
 
 def of_everything(names: Sequence[str], networks: Sequence[Watched], data: Moments) -> Moments:

@@ -58,7 +58,8 @@ def boosted(known: Moments) -> Json:
         here = np.arange(len(nodes))
         trees.append({
             "trait": nodes["feature_idx"].tolist(),
-            "threshold": rounded(np.where(nodes["is_leaf"], 0.0, nodes["num_threshold"]), 8),
+            # Not rounded: many equal a value of the corpus, which has to stay on its side.
+            "threshold": np.where(nodes["is_leaf"], 0.0, nodes["num_threshold"]).tolist(),
             "left": np.where(nodes["is_leaf"], here, nodes["left"]).tolist(),
             "right": np.where(nodes["is_leaf"], here, nodes["right"]).tolist(),
             "value": rounded(nodes["value"]),

@@ -63,12 +63,13 @@ def corpus_at(path: str) -> Path:
 def require_outcomes(networks: Networks, path: str) -> None:
     """Refuses a corpus on which nothing can be predicted."""
     asked = [counts(those, [np.zeros(len(each.steps)) for each in those]) for those in networks.values()]
-    if not any(0 < found["generalise"] < found["asked"] for found in asked):
+    both = sum(0 < found["generalise"] < found["asked"] for found in asked)
+    if both < 2:  # each is judged by what the others say
         raise DataError(
             "--corpus",
-            "a family with networks that generalise after they fit their training data, and others that do not",
-            f"{len(asked)} families without both in {path or CORPUS.name}",
-            "Call `gnomon run corpus` with more seeds.",
+            "two families with networks that generalise after they fit their training data, and others that do not",
+            f"{both} such families of {len(asked)} in {path or CORPUS.name}",
+            "Call `gnomon run corpus` with more seeds or families.",
             where="who-knows-first",
         )
 

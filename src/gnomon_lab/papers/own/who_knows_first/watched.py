@@ -1,6 +1,6 @@
 """The networks of the corpus as arrays: what a predictor may use, and separately what came."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,26 +49,28 @@ class Watched:
     changes: Float[np.ndarray, "m q"]
 
 
-def read_corpus(path: Path) -> tuple[list[str], list[Watched]]:
+def read_corpus(
+    path: Path, needed: Iterable[str] = (), where: str = "who-knows-first"
+) -> tuple[list[str], list[Watched]]:
     """The names of the predictors, of which the first is the step itself, and the networks.
 
     Raises:
-        DataError: if there is no such file, or it is something else.
+        DataError: if there is no such file, it is something else, or it lacks numbers that are needed.
         MissingExtraError: if pyarrow is not installed.
     """
 
     def none(got: str) -> DataError:
         advice = "Call `gnomon run corpus --seeds 0-49`, and `gnomon report corpus --table FILE`."
-        return DataError("--corpus", "a table of the corpus", got, advice, where="who-knows-first")
+        return DataError("--corpus", "a table of the corpus", got, advice, where=where)
 
     if not path.is_file():
         raise none(f"no file {str(path)!r}")
-    parquet = extra("who-knows-first", "pyarrow.parquet", "data")
+    parquet = extra(where, "pyarrow.parquet", "data")
     try:
         table = parquet.read_table(path)
     except (OSError, ValueError) as error:  # pyarrow's own are among the latter
         raise none(f"{str(path)!r}, which is no Parquet file") from error
-    if lacks := sorted(NEEDED - {*table.column_names}):
+    if lacks := sorted({*NEEDED, *needed} - {*table.column_names}):
         raise none(f"{str(path)!r}, without {', '.join(lacks)}")
     columns = {name: table.column(name).to_numpy(zero_copy_only=False) for name in table.column_names}
     return watched(columns)
