@@ -127,7 +127,9 @@ def verdict(
         centroid_alignment: the mean over training samples.
         explained_variance_ratio: the mean over training samples.
         validation_accuracy: on held-out samples, if there are any, and NaN where it was not read; it decides between
-            settled and stuck, and `agrees` says whether it points the same way.
+            settled and stuck, and `agrees` says whether it points the same way. It does not bound the rise, since such
+            a split is small: of the corpus's 287 moments with more than 95 % on a tenth of the samples, 17 still rose
+            by five points or more on the test samples.
         validation_steps: when these were taken, if not at `steps`; increasing, the last the same.
     Returns:
         The verdict; "cannot tell" with too few readings, or if the training run is unlike the corpus. The same for all
