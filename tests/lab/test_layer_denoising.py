@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -215,21 +216,21 @@ def test_the_root_of_the_agop_is_shown_and_judged_where_it_was_read():
     assert parts.panels[2].lines[2].y == pytest.approx([math.log10(2)] * 2 + [-2])
     assert [len(figure.panels) for figure in figures(made_up())[1:3]] == [2, 2]
 
-    every, majority = claims([records])[5:]
+    every, majority = claims([records])[6:]
     assert (every.measured, every.holds) == ("0.5", True), "the fifth layer raises NC1 and does not count"
     assert majority.holds
     assert majority.measured == "108%"
     weak = with_root(made_up(after=0.1, last=0.1), 0.5, 0.5, 0.5, 0.5, 1.5)
-    assert [claim.holds for claim in claims([records, weak])[5:]] == [False, False]
-    assert claims([records, weak])[5].measured == "0.5 to 1.5 over 2 seeds"
+    assert [claim.holds for claim in claims([records, weak])[6:]] == [False, False]
+    assert claims([records, weak])[6].measured == "0.5 to 1.5 over 2 seeds"
     flat = with_root(made_up(after=1.0, last=1.0), 0.1, 0.1, 0.1, 0.1, 0.1)
-    assert [claim.holds for claim in claims([flat])[5:]] == [False, False], "no layer collapses"
-    assert len(claims([records, made_up()])) == 5, "one of the runs lacks it"
+    assert [claim.holds for claim in claims([flat])[6:]] == [False, False], "no layer collapses"
+    assert len(claims([records, made_up()])) == 6, "one of the runs lacks it"
 
 
 def test_claims_are_over_all_seeds_and_can_fail():
     def holds(**changed):
-        return [claim.holds for claim in claims([made_up(after=0.1, last=0.1), made_up(**changed)])]
+        return [claim.holds for claim in claims([made_up(after=0.1, last=0.1), made_up(**changed)])][:5]
 
     assert holds(after=0.1, last=0.1) == [True] * 5
     assert holds(after=0.1, last=0.2, start=0.2)[0] is False
@@ -244,6 +245,21 @@ def test_claims_are_over_all_seeds_and_can_fail():
     assert claims([made_up(), made_up(right=0.2)])[1].measured == "57% to 81% over 2 seeds"
 
 
+def test_an_exponential_fall_is_one_by_the_same_factor_in_each_layer():
+    def judged(*after):
+        records = made_up()
+        records[-1]["nc1_after"] = [*after, 1.0]
+        return claims([records])[5]
+
+    assert (judged(0.5, 0.25, 0.125, 0.0625, 0.03125).measured, judged(0.1, 0.01, 0.001, 1e-4, 1e-5).holds) == (
+        "-1.000",
+        True,
+    )
+    bent = judged(0.1, 0.01, 0.001, 0.001, 0.001)
+    assert (bent.measured, bent.holds) == (f"{np.corrcoef(range(6), [0, -1, -2, -3, -3, -3])[0, 1]:.3f}", False)
+    assert judged(1.0, 1.0, 1.0, 1.0, 1.0).measured == "0.000"
+
+
 def test_smallest_variant_resumes_exactly(made, tmp_path):
     records = resumed(run, TINY, tmp_path, step=4)
     assert [record["step"] for record in records] == [0, 4, 6]
@@ -254,7 +270,7 @@ def test_smallest_variant_resumes_exactly(made, tmp_path):
         assert record["nc1_after"][:-1] == pytest.approx(record["nc1_input"][1:], rel=1e-5)
         assert record["nc1_root"][5] == pytest.approx(record["nc1_right"][5], rel=1e-4)
     assert len(figures(records)) == 4
-    assert len(claims([records])) == 7
+    assert len(claims([records])) == 8
 
 
 @pytest.mark.parametrize("model", ["resnet", "vgg"])

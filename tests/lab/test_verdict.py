@@ -82,8 +82,14 @@ def records(corpus, tmp_path_factory):
 @pytest.mark.parametrize(
     ("left", "says"),
     [
-        ({"arm": {"digits"}}, r"verdict\(--corpus\): expected networks of at least 3 families, got digits in .*few\.parq"),
-        ({"arm": {"digits", "images", "addition"}}, r"at least 3 kinds of data, got addition, pictures in .*more famil"),
+        (
+            {"arm": {"digits"}},
+            r"verdict\(--corpus\): expected networks of at least 3 families, got digits in .*few\.parq",
+        ),
+        (
+            {"arm": {"digits", "images", "addition"}},
+            r"at least 3 kinds of data, got addition, pictures in .*more famil",
+        ),
         ({"seed": {0, 5, 6}}, r"at least 3 remainders of their seeds by 5, got 0, 1 in "),
         ({"step": {8, 11, 16}}, r"at least 3 families, got none in "),
     ],

@@ -212,7 +212,9 @@ def where_read(
     """The steps at which a validation split was read, and its accuracy there; none without such a split."""
     if validation_accuracy is None:
         if validation_steps is not None:
-            raise RangeError("validation_steps", "a validation_accuracy with them", "none", "Pass it, or leave them out.")
+            raise RangeError(
+                "validation_steps", "a validation_accuracy with them", "none", "Pass it, or leave them out."
+            )
         return np.empty(0), np.empty(0)
     found = as_numbers("validation_accuracy", validation_accuracy)
     if validation_steps is not None:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from statistics import correlation
 
 from torch import Tensor, nn
 
@@ -26,6 +27,7 @@ from gnomon_lab.papers.agop_collapse._shared import (
     over_layers,
     train,
 )
+from gnomon_lab.papers.agop_collapse.deep_rfm.page import EXPONENTIAL
 from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, over_seeds
 
 PLACES = {"nc1_input": "Φ, the layer's input", "nc1_right": "SVᵀΦ", "nc1_after": "ReLU(USVᵀΦ), the layer's output"}
@@ -91,6 +93,12 @@ def left(records: Sequence[Record]) -> list[float]:
     """What training leaves of NC2 behind each layer, the readout included: of the frame that it approaches the more."""
     start, end = records[0], records[-1]
     return [min(end[frame][layer] / start[frame][layer] for frame in FRAMES) for layer in range(LAYERS + 1)]
+
+
+def straight(record: Record) -> float:
+    """The correlation of log NC1 with the layer, from the images on: -1 for an exponential fall, 0 where it is equal."""
+    values = [math.log(value) for value in (record["nc1_input"][0], *record["nc1_after"][:LAYERS])]
+    return correlation(range(len(values)), values) if max(values) > min(values) else 0.0
 
 
 def table(records: Sequence[Record]) -> Cells:
@@ -223,12 +231,13 @@ def decimals(record: Record, place: str) -> list[float]:
 
 
 def claims(seeds: Seeds) -> list[Claim]:
-    """What section 5 says about figure 2, at the end of training and over all finished seeds."""
+    """What section 5 says about figure 2, and section 4.2 about depth, at the end of training, over all seeds."""
     ends = [records[-1] for records in seeds]
     whole = [share(record) for record in ends]
     single = [min(shares(record), default=0.0) for record in ends]
     relu = [min(by_relu(record)) for record in ends]
     last = [records[-1]["nc1_after"][LAYERS - 1] / records[0]["nc1_after"][LAYERS - 1] for records in seeds]
+    rates = [straight(record) for record in ends]
     where = SOURCE + "section 5, figure 2"
     *hidden, outputs = zip(*map(left, seeds), strict=True)
     others = [min(values) for values in zip(*hidden, strict=True)]
@@ -244,6 +253,9 @@ def claims(seeds: Seeds) -> list[Claim]:
         Claim("NC2 progresses strongly only in the very last layer: what is left of it there, and the least elsewhere",
               SOURCE + "section 5", f"at most {STRONG:g} times there alone",
               f"{over_seeds(outputs)}; {over_seeds(others)}", max(outputs) <= STRONG < min(others)),
+        Claim("NC1 falls exponentially from layer to layer, as in Deep RFM: correlation of its logarithm with the layer",
+              SOURCE + "section 4.2", f"at most {EXPONENTIAL:.3f}", over_seeds(rates, ".3f"),
+              max(rates) <= EXPONENTIAL),
         *(of_the_root(ends) if all(ROOT in records[0] for records in seeds) else ()),
     ]  # fmt: skip
 
