@@ -96,7 +96,7 @@ def left(records: Sequence[Record]) -> list[float]:
 
 
 def straight(record: Record) -> float:
-    """The correlation of log NC1 with the layer, from the images on: -1 for an exponential fall, 0 where it is equal."""
+    """The correlation of log NC1 with the layer, from the images on: -1 for an exponential fall, 0 for none."""
     values = [math.log(value) for value in (record["nc1_input"][0], *record["nc1_after"][:LAYERS])]
     return correlation(range(len(values)), values) if max(values) > min(values) else 0.0
 
@@ -253,7 +253,7 @@ def claims(seeds: Seeds) -> list[Claim]:
         Claim("NC2 progresses strongly only in the very last layer: what is left of it there, and the least elsewhere",
               SOURCE + "section 5", f"at most {STRONG:g} times there alone",
               f"{over_seeds(outputs)}; {over_seeds(others)}", max(outputs) <= STRONG < min(others)),
-        Claim("NC1 falls exponentially from layer to layer, as in Deep RFM: correlation of its logarithm with the layer",
+        Claim("NC1 falls exponentially with depth, as in Deep RFM: correlation of its logarithm with the layer",
               SOURCE + "section 4.2", f"at most {EXPONENTIAL:.3f}", over_seeds(rates, ".3f"),
               max(rates) <= EXPONENTIAL),
         *(of_the_root(ends) if all(ROOT in records[0] for records in seeds) else ()),

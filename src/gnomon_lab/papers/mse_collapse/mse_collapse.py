@@ -203,7 +203,7 @@ def claims(seeds: Seeds) -> list[Claim]:
 
     def order(sign: str, name: str) -> Claim:
         return checked(
-            f"NC2 is not slower than {sign}: the least share that is left of its signs, over that of the root of {sign}",
+            f"NC2 is not slower than {sign}: the least share left of its signs, over that of the root of {sign}",
             "appendix E.1", "median at most 1 times", [behind(records, arm, f"train/{name}") for records, arm in arms],
             ".3g", lambda values: statistics.median(values) <= 1,
         )  # fmt: skip

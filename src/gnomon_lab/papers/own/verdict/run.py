@@ -169,7 +169,7 @@ def group_of(network: Watched, grouping: str) -> str:
 
 
 def require_groups(networks: Sequence[Watched], path: str) -> None:
-    """Refuses a corpus with too few groups: one is left out, and one more to choose between models fitted to a third."""
+    """Refuses a corpus with too few groups: one is left out, one more to choose a model, and one is fitted."""
     judged = [network for network in networks if len(network.steps) > 2 * AHEAD]  # with a past and a future
     for grouping in GROUPINGS:
         found = sorted({group_of(network, grouping) for network in judged})
