@@ -340,8 +340,6 @@ def test_a_corpus_of_one_outcome_is_refused_before_it_is_judged(tmp_path):
     table = columns(seeds=4)
     table["test/accuracy"] = np.full_like(table["test/accuracy"], 0.5)
     pyarrow.parquet.write_table(pyarrow.table(table), tmp_path / "same.parquet")
-    refused = (
-        r"two families with .* others that do not, got 0 such families of 3 in .*same\.parquet. Call `gnomon run c"
-    )
+    refused = r"two families with .* others that do not, got 0 such families of 3 in .*same\.parquet. Call `gnomon"
     with pytest.raises(DataError, match=refused):
         run(Config(resamples=5, corpus=str(tmp_path / "same.parquet")), Run(tmp_path, 0))
