@@ -1,7 +1,11 @@
 """row-alignment: what it says of its records, and its smallest variant on real digits."""
 
-import pytest
+import math
 
+import pytest
+import torch
+
+from gnomon_lab.papers.grokalign._optimum import OPTIMUM, to_optimum
 from gnomon_lab.papers.grokalign.row_alignment import (
     METHODS,
     PAPER,
@@ -14,6 +18,7 @@ from gnomon_lab.papers.grokalign.row_alignment import (
     table,
 )
 from gnomon_lab.runs import Run
+from tests.drawn import normal
 
 
 def made_up(cosines=PRINTED):
@@ -65,6 +70,33 @@ def test_each_claim_fails_on_its_own_and_in_every_seed():
     assert mixed[0].measured == "-0.254 / 0.283 to -0.509 / 0.478; -0.254 / 0.283 to -0.200 / 0.900"
 
 
+def test_the_nearness_to_theorem_2_s_optimum_is_a_cosine_with_the_proof_s_a_and_b():
+    x, labels, classes = normal(3, 2, 4), torch.tensor([0, 2, 4]), 5
+    jacobian = normal(3, 5, 2, 4, seed=1)
+    for loss, on, off in (("cross-entropy", math.sqrt(4 / 5), -1 / math.sqrt(20)), ("mse", 1.0, 0.0)):
+        expected = []
+        for one, sample, label in zip(jacobian, x, labels, strict=True):
+            best = torch.stack([(on if c == label else off) * sample / sample.norm() for c in range(classes)])
+            expected.append((one * best).sum() / one.norm() / best.norm())
+        found = to_optimum(loss)(jacobian, x, labels)
+        torch.testing.assert_close(found, torch.stack(expected))
+
+
+def with_optimum(**ends):
+    """The paper's records with the nearness, 0 but for the methods that are given."""
+    return [record | {OPTIMUM: ends.get(record["arm"].split(" ", 1)[1], 0.0)} for record in made_up()]
+
+
+def test_the_optimum_is_shown_and_judged_where_it_was_read():
+    near, far = with_optimum(GrokAlign=0.9), with_optimum(GrokAlign=0.5, baseline=0.5)
+    found = claims([near])
+    assert [claim.holds for claim in found] == [True] * 12
+    assert [claim.measured for claim in found[4:6]] == ["0.900", "0.900 / 0.000"]
+    assert [claim.holds for claim in claims([near, far])[4:6]] == [False, False]
+    assert [panel.title for panel in figures(near)[0].panels][1] == "Nearness to theorem 2's optimum"
+    assert len(claims([near, made_up()])) == 8, "one of the runs lacks it"
+
+
 @pytest.mark.data
 def test_smallest_variant(tmp_path):
     """Its training is accelerate's, whose test resumes it; here its records are read."""
@@ -73,5 +105,5 @@ def test_smallest_variant(tmp_path):
     run(config, records)
     _, rows = table(records.records())
     assert [row[0] for row in rows] == [f"{loss}, {method}" for loss in config.losses for method in METHODS]
-    assert len(claims([records.records()])) == 8
+    assert len(claims([records.records()])) == 12
     assert len(figures(records.records())) == 2

@@ -39,6 +39,7 @@ from gnomon_lab.papers._shared import (
     mnist_network,
     mnist_splits,
 )
+from gnomon_lab.papers.grokalign._optimum import to_optimum
 from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, last
 from gnomon_lab.settings import Count, Positive, Range, Settings, Share, between
 from gnomon_lab.training import Batch, fit, in_order
@@ -147,7 +148,7 @@ def train_arm(config: Config, run: Run, loss: str, method: str, train: Samples, 
     seen = Probe(
         model,
         {"train": train},
-        [accuracy, centroid_alignment, row_alignment, jacobian_norm, explained_variance_ratio],
+        [accuracy, centroid_alignment, row_alignment, jacobian_norm, explained_variance_ratio, to_optimum(loss)],
     )
     unseen, due = Probe(model, {"test": test}, [accuracy]), log_spaced(12)
     right, ordered, of_logits, begun = 0, in_order(train, 256), loss_in(config.dtype, loss), False

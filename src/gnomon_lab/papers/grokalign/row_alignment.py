@@ -1,17 +1,20 @@
 """row-alignment: GrokAlign turns the rows of the Jacobians along the data, input noise does not (table 2)."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Panel
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import LOSSES, SPREAD, UNSEEN, arms, firsts, lines
+from gnomon_lab.papers.grokalign._optimum import OPTIMUM
 from gnomon_lab.papers.grokalign.accelerate import Config, run
-from gnomon_lab.runs import Cells, Claim, Record, Seeds, last
+from gnomon_lab.papers.grokalign.rank import NEAR_ONE
+from gnomon_lab.runs import Cells, Claim, Record, Seeds, last, over_seeds
 
 SOURCE = "Walker et al., arXiv:2506.12284, table 2"
+THEOREM = "Walker et al., arXiv:2506.12284, section 2"
 METHODS = ("baseline", "GrokAlign", "input noise")
 PRINTED = {
     ("cross-entropy", "baseline"): (0.889, -0.254, 0.283),
@@ -82,8 +85,10 @@ def curves(records: Sequence[Record], loss: str) -> Curves:
     span = lines(records, named, "train/row_alignment.max") + lines(
         records, lowest, "train/row_alignment.min", dashed=True
     )
+    optimum = [Panel("Nearness to theorem 2's optimum", "cosine, mean", lines(records, named, OPTIMUM))]
     panels = (
         Panel("Row alignment, largest and smallest", "cosine", span),
+        *(optimum if OPTIMUM in records[0] else ()),
         Panel("Test accuracy", "share correct", lines(records, named, UNSEEN), (), (0.0, 1.05)),
     )
     caption = "The largest (solid) and the smallest (dashed) cosine between a training digit and a row of its Jacobian."
@@ -93,7 +98,14 @@ def curves(records: Sequence[Record], loss: str) -> Curves:
 
 def claims(seeds: Seeds) -> list[Claim]:
     """Table 2 and its text, for each loss, over all finished seeds."""
-    of_a_loss = (both_ways, by_the_printed_factor, noise_does_not, knows_most)
+    of_a_loss: tuple[Callable[[Seeds, str], Claim], ...] = (
+        both_ways,
+        by_the_printed_factor,
+        noise_does_not,
+        knows_most,
+    )
+    if all(OPTIMUM in records[0] for records in seeds):
+        of_a_loss += (becomes_optimal, nearer_to_optimal)
     return [claim(seeds, loss) for loss in firsts(seeds[0]) for claim in of_a_loss]
 
 
@@ -136,6 +148,23 @@ def knows_most(seeds: Seeds, loss: str) -> Claim:
     holds = all(align > max(base, noise) for base, align, noise in known)
     message = f"{loss}: GrokAlign's network knows the most unseen digits: baseline, GrokAlign, input noise"
     return Claim(message, SOURCE, "the second above both others", measured, holds)
+
+
+def becomes_optimal(seeds: Seeds, loss: str) -> Claim:
+    """The Jacobians with GrokAlign end as those that theorem 2 calls optimal, in every seed."""
+    ends = [float(last(records, f"{loss} GrokAlign")[OPTIMUM]) for records in seeds]
+    message = f"{loss}: GrokAlign is guaranteed to lead to theorem 2's optimum: mean cosine of the Jacobians with it"
+    return Claim(message, THEOREM, f"at least {NEAR_ONE}", over_seeds(ends, ".3f"), min(ends) >= NEAR_ONE)
+
+
+def nearer_to_optimal(seeds: Seeds, loss: str) -> Claim:
+    """They end nearer to these than the baseline's, in every seed."""
+    base, ours = ([float(last(records, f"{loss} {method}")[OPTIMUM]) for records in seeds] for method in METHODS[:2])
+    message = f"{loss}: nearer to that optimum than weight decay alone: mean cosine, GrokAlign / baseline"
+    measured = f"{over_seeds(ours, '.3f')} / {over_seeds(base, '.3f')}"
+    return Claim(
+        message, THEOREM, "the first above the second", measured, all(o > b for o, b in zip(ours, base, strict=True))
+    )
 
 
 EXPERIMENT = Experiment(

@@ -1,0 +1,24 @@
+"""How near a network's Jacobians are to those that theorem 2 calls optimal."""
+
+from collections.abc import Callable
+
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
+
+from gnomon import aligned_jacobian
+
+OPTIMUM = "train/optimal_alignment"
+"""As it is recorded; records from before 2026-11-29 lack it."""
+
+
+def to_optimum(loss: str) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """The quantity for a loss: its name is that of the inner function."""
+    named = "mse" if loss == "mse" else "cross_entropy"
+
+    def optimal_alignment(jacobian: Tensor, x: Tensor, labels: Tensor) -> Float[Tensor, "n"]:
+        """The cosine of each Jacobian with theorem 2's minimiser, which is the same at every norm; in [-1, 1]."""
+        best = aligned_jacobian(x, labels, jacobian.shape[1], 1.0, named)  # type: ignore[arg-type]
+        return cosine_similarity(jacobian.flatten(1), best.flatten(1), dim=1)
+
+    return optimal_alignment
