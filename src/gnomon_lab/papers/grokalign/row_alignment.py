@@ -85,15 +85,15 @@ def curves(records: Sequence[Record], loss: str) -> Curves:
     span = lines(records, named, "train/row_alignment.max") + lines(
         records, lowest, "train/row_alignment.min", dashed=True
     )
-    optimum = [Panel("Nearness to theorem 2's optimum", "cosine, mean", lines(records, named, OPTIMUM))]
-    panels = (
+    panels = [
         Panel("Row alignment, largest and smallest", "cosine", span),
-        *(optimum if OPTIMUM in records[0] else ()),
         Panel("Test accuracy", "share correct", lines(records, named, UNSEEN), (), (0.0, 1.05)),
-    )
+    ]
+    if OPTIMUM in records[0]:
+        panels.insert(1, Panel("Nearness to theorem 2's optimum", "cosine, mean", lines(records, named, OPTIMUM)))
     caption = "The largest (solid) and the smallest (dashed) cosine between a training digit and a row of its Jacobian."
     title = f"How far rows turn along the digits, {loss}"
-    return Curves(loss, title, caption, "step (a pass over all batches)", panels)
+    return Curves(loss, title, caption, "step (a pass over all batches)", tuple(panels))
 
 
 def claims(seeds: Seeds) -> list[Claim]:
