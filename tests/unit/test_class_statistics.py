@@ -351,6 +351,23 @@ def test_moments_that_do_not_belong_together_are_named():
             ClassMoments(*given)
 
 
+@pytest.mark.bad_input
+@pytest.mark.parametrize(("p", "k", "shape"), [(1, 2, r"\(2, 1\)"), (4, 3, r"\(3, 4\)")])
+def test_only_moments_of_the_same_features_and_classes_are_added(p, k, shape):
+    """A single feature would otherwise be added to each of four."""
+    one = class_moments(normal(12, 4), torch.arange(12) % 2, 2)
+    other = class_moments(normal(12, p), torch.arange(12) % k, k)
+    expected = r"^ClassMoments\(other\): expected moments with means of shape \(2, 4\), got shape "
+    with pytest.raises(ShapeError, match=expected + shape):
+        one + other
+
+
+@pytest.mark.bad_input
+def test_a_number_is_not_added_to_moments():
+    with pytest.raises(TypeError, match="unsupported operand"):
+        class_moments(normal(12, 4), torch.arange(12) % 2, 2) + 3
+
+
 @pytest.mark.parametrize("size", [1e-30, 1e-15, 1.0, 1e15, 1e30])
 def test_products_of_rows_of_any_size(size):
     """In float32, whose range ends at 1e38; no entry is above 0."""

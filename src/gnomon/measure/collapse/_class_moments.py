@@ -96,6 +96,7 @@ class ClassMoments:
             Factored(like.new_zeros(0, like.shape[1])),
         )
 
+    @public
     def __add__(self, other: "ClassMoments") -> "ClassMoments":
         r"""The moments of all samples from those of two parts; exact, and with positive terms only: nothing cancels.
 
@@ -103,7 +104,18 @@ class ClassMoments:
 
         Source:
             Chan, Golub, LeVeque, Updating Formulae and a Pairwise Algorithm for Computing Sample Variances (1979).
+        Raises:
+            ShapeError: if the two are not of as many classes and features.
         """
+        if not isinstance(other, ClassMoments):
+            return NotImplemented
+        if other.means.shape != self.means.shape:
+            raise ShapeError(
+                "other",
+                f"moments with means of shape {_checks.shape_of(self.means)}",
+                f"shape {_checks.shape_of(other.means)}",
+                "Add moments of the same features and classes.",
+            )
         mine, step = self.precise_means, other.precise_means - self.precise_means
         counts = self.counts + other.counts
         share = (other.counts.to(step.dtype) / counts.clamp(min=1)).unsqueeze(1)
