@@ -310,6 +310,12 @@ def test_quantities_of_an_agop_accept_a_sketch():
 # As a metric.
 
 PROCESSES = """
+def shared(model, x, cuts, sketch):
+    moments = AGOP(["", "3"], sketch=sketch)
+    for part in x[cuts[rank] : cuts[rank + 1] if rank < world - 1 else 20].split(4):
+        if len(part):
+            moments.update(model, part)
+    return moments
 generator = torch.Generator().manual_seed(0)
 for width, dtype, tolerance in ((5, torch.float32, 1e-6), (90, torch.float64, 1e-12)):
     model = torch.nn.Sequential(torch.nn.Tanh(), *mlp((width, 8, 3), generator=generator)).to(dtype)
@@ -319,14 +325,20 @@ for width, dtype, tolerance in ((5, torch.float32, 1e-6), (90, torch.float64, 1e
     model.to(dtype)
     expected = whole.compute()
     for cuts, sketch in (((0, 7, 16), None), ((0, 20, 20), 60)):
-        moments = AGOP(["", "3"], sketch=sketch)
-        for part in x[cuts[rank] : cuts[rank + 1] if rank < world - 1 else 20].split(4):
-            if len(part):
-                moments.update(model, part)
+        moments = shared(model, x, cuts, sketch)
         for _ in range(2):
             for name, one in moments.compute().items():
                 error = (one.dense() - expected[name].dense()).norm() / expected[name].dense().norm()
                 assert error < tolerance, (name, sketch, error)
+    moments = shared(model, x, (0, 7, 16), 2)
+    for _ in range(2):
+        for name, one in moments.compute().items():
+            exact = expected[name].dense()
+            values, short = (torch.linalg.eigvalsh(matrix) for matrix in (exact, exact - one.dense()))
+            rounding, least = tolerance * values[-1], min(values[: len(values) - m].sum() / (3 - m) for m in range(3))
+            assert len(one.rows) == 2, one.rows.shape
+            assert short[0] > -rounding and short[-1] < one.error + rounding, (name, short, one.error)
+            assert 0 < one.error < least + rounding, (name, one.error, least)
 try:
     AGOP().compute()
 except EmptyError as error:
@@ -338,7 +350,7 @@ else:
 
 @pytest.mark.unchecked
 def test_processes_give_what_one_gives(tmp_path):
-    """Unequal shards, some empty."""
+    """Unequal shards, some empty; a sketch of all keeps no more rows than one of a single process, and its bound."""
     imports = "from gnomon import AGOP; from gnomon.errors import EmptyError; from gnomon.models import mlp"
     on_processes(3, imports, PROCESSES, tmp_path)
 

@@ -144,7 +144,11 @@ class AGOP(Metric):
         with self.sync_context(
             dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
         ):
-            totals = {name: part.total() for name, part in self._sums().items()}
+            sums = self._sums()
+            for part in sums.values():  # A sketch's rows, of all processes together, may be more than are to be kept.
+                part.settle()
+            self._count(sums, 0)
+            totals = {name: part.total() for name, part in sums.items()}
             lost, samples = self.lost / self.samples, self.samples
         if samples == 0:
             raise EmptyError("x", "samples", "none", "Call update first.")
