@@ -117,8 +117,8 @@ def frame(wanted, centre):
     """The root of the summed squares of what cosines differ by from those wanted, on the diagonal 0."""
 
     @number
-    def distance(class_means):
-        rows = class_means - class_means.mean(0) if centre else class_means
+    def distance(means):
+        rows = means - means.mean(0) if centre else means
         return math.sqrt(math.fsum((value - wanted(len(rows))) ** 2 for value in pairs(rows)))
 
     return distance
@@ -153,7 +153,7 @@ def layer_by_layer(model, x, labels):
             found[f"nc1_{name}"].append(trace_ratio(its))
         for side in sides:
             found[f"nc2_orthogonal_{side}"].append(ORTHOGONAL(class_means=of[side].means))
-            found[f"nc2_etf_{side}"].append(SIMPLEX(class_means=of[side].means))
+            found[f"nc2_etf_{side}"].append(SIMPLEX(centred_means=of[side].means))
     return {name: torch.stack(values) for name, values in found.items()}
 
 
@@ -193,9 +193,9 @@ ROWS = [
     Contract(
         gnomon.nc2_etf,
         SIMPLEX,
-        vectors("class_means"),
+        vectors("centred_means"),
         (0, torch.inf),
-        {"rotation": rotated("class_means"), "shift": lambda a: {"class_means": 3 * a["class_means"] + 4}},
+        {"rotation": rotated("centred_means"), "shift": lambda a: {"centred_means": 3 * a["centred_means"] + 4}},
         zero=False,
     ),
     Contract(

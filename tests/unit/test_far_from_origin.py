@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
 
 import gnomon
@@ -53,6 +54,18 @@ def test_the_value_is_that_in_float64_of_the_same_features(offset, sizes, moment
         found, expected = of(moments.centred_means), of(exact.centred_means)
         torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(moments.precise_means - offset, exact.means, rtol=1e-6, atol=1e-13 * offset)
+
+
+@pytest.mark.parametrize("sizes", [[100] * 10, [300, 5, 40, 55]], ids=str)
+@pytest.mark.parametrize("offset", [1, 1e4])
+def test_a_probe_passes_on_all_digits_of_the_means(offset, sizes):
+    """The features are the inputs of the only layer. Means in float32 alone put NC2 off by per cents."""
+    features, around_zero, labels = drawn(offset, sizes)
+    exact = class_moments(around_zero, labels, len(sizes)).centred_means
+    quantities = [gnomon.equinorm, gnomon.equiangularity, gnomon.maximal_equiangularity, gnomon.nc2_etf]
+    found = gnomon.Probe(nn.Linear(64, len(sizes)), (features, labels), quantities).read().values
+    for of in quantities:
+        torch.testing.assert_close(found[of.__name__].double(), of(exact), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("moments_of", [class_moments, streamed])

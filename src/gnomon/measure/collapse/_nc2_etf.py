@@ -10,7 +10,7 @@ from gnomon.measure._frames import at_least_two, distance_of_cosines
 
 
 @half_as_single
-def nc2_etf(class_means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
+def nc2_etf(centred_means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
     r"""How far the centred directions of the class means are from a simplex equiangular tight frame.
 
     Reading:
@@ -30,8 +30,8 @@ def nc2_etf(class_means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
     Source:
         Beaglehole et al., arXiv:2402.13728, figure 3 and definition 3.1, with the norm taken to be Frobenius'.
     Args:
-        class_means: the class means, with k at least 2, not centred: `moments.means`. Far from the origin compared with
-            their differences, rounding them costs these digits: pass `moments.centred_means`, of the same value.
+        centred_means: the class means, with k at least 2, minus any one point: `moments.centred_means`. `moments.means`
+            have the same value, but far from the origin, compared with their differences, not its digits.
     Returns:
         At least 0; 0 exactly where all angles between centred means are those of the simplex, as they always are for
         two classes. Invariant under scaling, shift and rotation. Centred means within the rounding of the means have no
@@ -46,6 +46,6 @@ def nc2_etf(class_means: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
         >>> gnomon.nc2_etf(torch.eye(3)) < 1e-6
         tensor(True)
     """
-    means = at_least_two(class_means=class_means)
+    means = at_least_two(centred_means=centred_means)
     shares = torch.full_like(means[:, 0].detach(), 1 / len(means))
     return distance_of_cosines(centred(means, shares), -1 / (len(means) - 1))
