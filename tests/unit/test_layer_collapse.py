@@ -241,6 +241,18 @@ def test_rows_that_are_not_samples_are_refused(tokens, lay_out, message):
     assert found.layers == ("head",)
 
 
+@pytest.mark.parametrize("table", [layer_collapse, lambda model, x, labels, **chosen: nfa_table(model, x, **chosen)])
+def test_transposed_convolutions_are_left_out_and_said_to_be_none_of_the_layers(table):
+    model = nn.Sequential(nn.ConvTranspose2d(2, 3, 2, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(192, 3)).double()
+    x, labels = samples(12, 2, 4, 4)
+    assert table(model, x, labels).layers == ("3",)
+    with pytest.raises(
+        UnsupportedModuleError,
+        match=r"expected linear layers and conv.* none transposed, got ConvTranspose2d '0'\. Name others\.",
+    ):
+        table(model, x, labels, layers=["0", "3"])
+
+
 @pytest.mark.bad_input
 def test_bad_input_is_named():
     model, (x, labels) = mlp((6, 5, 3)).double(), samples(40, 6)

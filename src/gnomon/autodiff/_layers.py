@@ -85,9 +85,9 @@ def named_weights(model: Model, layers: str | Sequence[str] | None) -> dict[str,
             own = " with a forward of its own" if type(layer) in WEIGHTED else ""
             raise UnsupportedModuleError(
                 "layers",
-                "linear layers and convolutions",
+                "linear layers and convolutions of torch's own, none transposed",
                 f"{type(layer).__name__} {name!r}{own}",
-                "Name layers with a weight.",
+                "Name others.",
             )
     return named
 

@@ -26,7 +26,7 @@ def weight_path(
     """The linear layers and convolutions with these names, or all, in the order of a pass, and outputs of that pass.
 
     Raises:
-        UnsupportedModuleError: if a layer is not one with a weight, is not called once, is complex, does not lead to
+        UnsupportedModuleError: if a layer is not one of these, is not called once, is complex, does not lead to
             the next, if samples mix, or if random numbers change the outputs.
         ShapeError: if a layer's input does not have one row per sample.
         RangeError: if there is no layer with one of the names.

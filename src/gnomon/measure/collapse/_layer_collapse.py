@@ -86,14 +86,15 @@ def layer_collapse(
         x: the samples.
         labels: their classes, 0 to k - 1; classes without samples are left out, with a warning.
         layers: the name, or names, as in `model.named_modules()`, of linear layers or convolutions, each called once,
-            one after the other; all of the network's if None, which requires a network without branches.
+            one after the other; all of the network's if None, which requires a network without branches. Transposed
+            convolutions are not among them: they are part of what comes between two.
         memory: bytes to use; default: 512 MiB. Samples are processed in chunks that fit.
     Returns:
         One number per layer, at least 0, in the dtype of the features; NC1 is infinite where class means coincide, and
         not a number where all samples do, as behind a dead layer, or where float64 does not hold the squares of the
         features. No graph is kept.
     Raises:
-        UnsupportedModuleError: if a layer is not one with a weight, is not called exactly once, or does not follow the
+        UnsupportedModuleError: if a layer is not one of these, is not called exactly once, or does not follow the
             previous one, or if in training mode BatchNorm mixes the samples or Dropout draws random numbers.
         ShapeError: if labels are not (n), the outputs not (n, k), or a layer's input does not have one row per sample.
         EmptyError: if there are no samples, or all are of one class.

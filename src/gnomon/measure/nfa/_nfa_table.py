@@ -57,12 +57,12 @@ def nfa_table(
         model: a network from (n *d) to (n c), whose samples do not mix.
         x: the samples.
         layers: the name, or names, as in `model.named_modules()`, of linear layers or convolutions; all of the
-            network's if None.
+            network's if None. Transposed convolutions are not among them.
         memory: bytes to use for a graph; default: 512 MiB.
     Returns:
         One number in [-1, 1] per layer and version, in float64; see `nfa_correlation`.
     Raises:
-        UnsupportedModuleError: if a layer is not one with a weight, or as for `AGOP`.
+        UnsupportedModuleError: if a layer is not one of these, or as for `AGOP`.
         EmptyError: if there are no such layers, or no samples.
         ShapeError, RangeError: as for `AGOP`.
     Cost: that of `AGOP`, and that of `nfa_correlation` for each layer.
