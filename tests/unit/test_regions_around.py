@@ -69,6 +69,41 @@ def test_distance_finds_the_nearest_of_all_directions():
         assert not torch.equal(pattern(nearest), pattern(sample))
 
 
+def before_and_behind_a_pool(first, last):
+    """One function in two ways: the larger of each two units of `first`, each through a ReLU, or only the larger."""
+    pairs, pool, flat = nn.Unflatten(1, (1, first.out_features)), nn.MaxPool1d(2), nn.Flatten()
+    before = nn.Sequential(first, nn.ReLU(), pairs, pool, flat, last)
+    return [network.double().eval() for network in (before, nn.Sequential(first, pairs, pool, nn.ReLU(), flat, last))]
+
+
+def test_a_function_written_in_two_ways_has_other_regions():
+    """max(u, v, 0), whose three pieces are 5 regions if all that is below 0 is cut off first, and 4 if it is last."""
+    first = nn.Linear(2, 2, bias=False)
+    first.weight.data = torch.eye(2)
+    point = torch.tensor([[0.5, -0.3]], dtype=torch.float64)
+    # The nearest bend is v = 0, which does not reach the output, or u = 0; that at u = v is further away.
+    two = before_and_behind_a_pool(first, nn.Identity())
+    for network, count, distance in zip(two, (5, 4), (0.3, 0.5), strict=True):
+        regions = slice_regions(network, FLAT, SQUARE)
+        assert len(regions) == count
+        assert len(torch.cat([regions.slopes.flatten(1), regions.offsets], 1).unique(dim=0)) == 3
+        torch.testing.assert_close(boundary_distance(network, point), torch.tensor([distance]).double())
+        torch.testing.assert_close(regions.boundary_distance(point), torch.tensor([distance]).double())
+        assert local_complexity(network, point, 0.4).tolist() == [[2, 2] if count == 5 else [1, 1]]
+
+
+def test_the_two_networks_of_the_page_have_44_regions_and_22():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        networks = before_and_behind_a_pool(nn.Linear(2, 8), nn.Linear(4, 3))
+    x = torch.randn(1000, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    torch.testing.assert_close(networks[0](x), networks[1](x), rtol=0, atol=0)
+    for network, count in zip(networks, (44, 22), strict=True):
+        regions = slice_regions(network, FLAT, (-3, 3, -3, 3))
+        maps = torch.cat([regions.slopes.flatten(1), regions.offsets], 1)
+        assert (len(regions), len((1e9 * maps).round().unique(dim=0))) == (count, 16)
+
+
 def test_an_affine_network_has_no_boundary():
     assert boundary_distance(nn.Linear(3, 2), torch.randn(4, 3)).tolist() == [torch.inf] * 4
 

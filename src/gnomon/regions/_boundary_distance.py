@@ -28,7 +28,8 @@ def boundary_distance(
             a ninth in the second. On MNIST it grows from there to generalisation, four- to sevenfold at the paper's
             setting, twofold in a smaller network (regions).
         Misleads: It may end where it was before training, as on digits and in that smaller network: compare with
-            memorisation, not with initialisation.
+            memorisation, not with initialisation. The function need not bend there: a unit counts even where its bend
+            does not reach the outputs, in front of a max-pool or of dead units. Compare networks of one architecture.
 
     $\min_u |z_u(x)| / \lVert\nabla z_u(x)\rVert$
 

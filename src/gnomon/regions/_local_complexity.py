@@ -31,7 +31,8 @@ def local_complexity(
         Generalising: On digits it falls to 122 as a network groks and rises to 250 in one that memorised.
         Misleads: It depends on the radius, which must be kept the same. On a plane through MNIST digits the number of
             regions falls to between a third and an eighth of that at memorisation at the paper's setting, and does not
-            fall in a smaller network (regions).
+            fall in a smaller network (regions). Neighbours may have the same affine map, in front of a max-pool or of
+            dead units: compare networks of one architecture.
 
     The disc is a regular polygon in a plane of random direction through the sample. Early in training regions crowd
     around the samples; as a network groks they migrate towards the decision boundary, and the number falls.

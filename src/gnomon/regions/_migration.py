@@ -38,7 +38,8 @@ def migration(before: Regions, after: Regions, points: Float[Tensor, "n 2"]) -> 
         Low, high: Above 1: the regions around the points have grown.
         Generalising: Says little: on digits 0.88 times the area at initialisation in a network that generalises, after
             1.9 in between, and 0.66 in one that memorised.
-        Misleads: Few regions decide it: it is noisy.
+        Misleads: Few regions decide it: it is noisy. They end where any unit bends, even where its bend does not reach
+            the outputs, in front of a max-pool or of dead units.
 
     As a network groks its regions leave the data for the decision boundary: around the samples distances and areas
     grow.

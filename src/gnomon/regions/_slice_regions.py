@@ -49,6 +49,10 @@ def slice_regions(
     an affine function of the plane's two coordinates; the lines where units bend, or where the argument of a maximum
     changes, cut the cell into convex pieces, and each piece goes on to the next layer with its own affine functions.
 
+    A region is the inputs with one activation pattern, each unit on one of its linear pieces, each maximum taken by one
+    entry. Neighbours may have the same affine map, as units also cut where their bend does not reach the outputs, in
+    front of a max-pool or of dead units: how many there are depends on how a function is written, too.
+
     Source:
         The quantity is that of SplineCam (Humayun et al., CVPR 2023) and figure 1 of Walker et al., arXiv:2506.12284;
         the way of computing it, all polygons at once, each by one line at a time, is gnomon's.
