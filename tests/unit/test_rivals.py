@@ -1,6 +1,8 @@
 """GrokAlign's rivals: closed forms, the plainest loop over each definition, checkpoints, and what is refused."""
 
+import contextlib
 import copy
+import functools
 import math
 
 import numpy as np
@@ -340,6 +342,36 @@ def test_sam_goes_half_as_far_where_the_slope_is_what_is_added_to_it():
     w.grad = 1e-12 * torch.tensor([0.6, 0.8]).double()
     with SAM([w], 5.0).uphill():
         torch.testing.assert_close(w.detach(), torch.tensor([4.5, 6.0]).double())
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_within_one_autocast_each_pass_sees_the_weights_as_they_are(fails):
+    """It keeps their half-precision copies until it ends; one for each pass has none of another's."""
+    half = functools.partial(torch.autocast, "cpu", torch.bfloat16)
+
+    def passes(whole, single):
+        model = network(torch.float32)
+        optimizer, sam = torch.optim.SGD(model.parameters(), 0.1), SAM(model.parameters(), 0.5)
+        ((x, labels),) = batches(1)
+
+        def loss():
+            with single():
+                return functional.cross_entropy(model(x.float()), labels)
+
+        with whole():
+            (below := loss()).backward()
+            with contextlib.suppress(KeyError), sam.uphill():
+                (above := loss()).backward()
+                if fails:
+                    raise KeyError
+            if not fails:
+                optimizer.step()
+            return below, above, loss(), model[0].weight.grad
+
+    found, expected = passes(half, contextlib.nullcontext), passes(contextlib.nullcontext, half)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    below, above, after, _ = found
+    assert after <= below < above
 
 
 def test_stablemax_is_its_definition(generator):

@@ -96,8 +96,11 @@ class SAM:
                     if finite:
                         parameter.add_(gradient * scale.to(gradient.device))
                     parameter.grad = None
+            # An autocast around both passes would go on with its half-precision copies of the weights as they were.
+            torch.clear_autocast_cache()
             yield
         finally:
             with torch.no_grad():
                 for (parameter, _), value in zip(moved, before, strict=True):
                     parameter.copy_(value)
+            torch.clear_autocast_cache()
