@@ -203,6 +203,52 @@ def test_attached_is_as_called_by_hand(make, name):
     assert (trained(make, name)[0].weight - unsteered[0].weight).norm() > 0.01 * unsteered[0].weight.norm()
 
 
+class Drifting(torch.optim.SGD):
+    """Its step is that of the base class, and some more."""
+
+    drift = 0.1
+
+    def step(self, closure=None):
+        loss = super().step(closure)
+        if self.drift is None:
+            raise KeyError
+        with torch.no_grad():
+            for parameter in self.param_groups[0]["params"]:
+                parameter.add_(self.drift)
+        return loss
+
+
+def drifting(make, attached, closes=False, fails=False):
+    """A network after some steps of which the third may fail, with a closure or without."""
+    torch.optim.SGD([nn.Parameter(torch.ones(1))])  # From then on torch runs the hooks in its step too.
+    model = network()
+    optimizer, method = Drifting(model.parameters(), 0.1), make(model.named_parameters())
+    failure = pytest.raises(KeyError) if fails else None  # Keeps what failed alive.
+    if attached:
+        method.attach(optimizer)
+    for step, (x, labels) in enumerate(batches(6)):
+
+        def closure(x=x, labels=labels):
+            backward(model, x, labels)
+            if not attached and make is not WeightNormConstraint:
+                method()
+
+        if not closes:
+            closure()
+        optimizer.drift = None if fails and step == 2 else 0.1
+        with failure if optimizer.drift is None else contextlib.nullcontext():
+            optimizer.step(closure if closes else None)
+            if not attached and make is WeightNormConstraint:
+                method()
+    return model
+
+
+@pytest.mark.parametrize("make", [gnomon.GrokfastEMA, *ATTACHED.values()])
+@pytest.mark.parametrize(("closes", "fails"), [(False, False), (True, False), (False, True)])
+def test_a_step_that_calls_that_of_its_base_class_is_one(make, closes, fails):
+    assert_same(drifting(make, True, closes, fails), drifting(make, False, closes, fails))
+
+
 @pytest.mark.unchecked
 @pytest.mark.parametrize("make", ATTACHED.values(), ids=ATTACHED)
 def test_a_resumed_run_is_the_unbroken_one(tmp_path, make):

@@ -1,6 +1,8 @@
 """A method that is called before or after each step of an optimizer, and kept in the optimizer's state."""
 
+import sys
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
@@ -10,6 +12,13 @@ from gnomon.errors import ArgumentTypeError, CheckpointError, RangeError, within
 
 KEY, METHOD = "gnomon", "method"
 """The key of the method's state in the optimizer's, and in it that of the method's name."""
+
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
+Before = Callable[[Optimizer, Args, Kwargs], tuple[Args, Kwargs] | None]
+"""A hook that torch calls before a step, and which may change its arguments."""
+After = Callable[[Optimizer, Args, Kwargs], None]
+"""One that it calls after it."""
 
 
 @runtime_checkable
@@ -40,9 +49,7 @@ def attach(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str,
     optimizer = _bind(method, optimizer, parameters)
 
     @within(f"{type(method).__name__}.attach")
-    def before_step(
-        optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    def before_step(optimizer: Optimizer, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs] | None:
         if getattr(optimizer, "grad_scale", None) is not None:
             raise RangeError(
                 None,
@@ -66,7 +73,7 @@ def attach(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str,
         if _trains(optimizer, parameters):
             method()
 
-    optimizer.register_step_pre_hook(before_step)
+    _Outermost(optimizer, before=before_step)
 
 
 def attach_after(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str, Tensor]]) -> None:
@@ -74,11 +81,44 @@ def attach_after(method: Method, optimizer: Optimizer, parameters: Sequence[tupl
     optimizer = _bind(method, optimizer, parameters)
 
     @within(f"{type(method).__name__}.attach")
-    def after_step(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def after_step(optimizer: Optimizer, args: Args, kwargs: Kwargs) -> None:
         if _trains(optimizer, parameters):
             method()
 
-    optimizer.register_step_post_hook(after_step)
+    _Outermost(optimizer, after=after_step)
+
+
+class _Outermost:
+    """Calls a hook once a step, also where the step calls that of a base class.
+
+    Torch runs an optimizer's hooks in the step of each class of which there has been an optimizer in this process: if
+    one calls super().step(), twice. It runs none after an error, so the call stack tells which steps are under way.
+    """
+
+    def __init__(self, optimizer: Optimizer, before: Before | None = None, after: After | None = None) -> None:
+        self._before, self._after = before, after
+        self._frames: list[FrameType] = []  # of torch's function around the step of each class
+        optimizer.register_step_pre_hook(self._begin)
+        optimizer.register_step_post_hook(self._end)
+
+    def _begin(self, optimizer: Optimizer, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs] | None:
+        around = _running(self._frames)
+        self._frames = [*around, sys._getframe(1)]
+        return self._before(optimizer, args, kwargs) if self._before and not around else None
+
+    def _end(self, optimizer: Optimizer, args: Args, kwargs: Kwargs) -> None:
+        self._frames = _running(self._frames)[:-1]
+        if self._after and not self._frames:
+            self._after(optimizer, args, kwargs)
+
+
+def _running(frames: Sequence[FrameType]) -> list[FrameType]:
+    """Those of the frames that are on the call stack."""
+    stack, frame = set[FrameType](), sys._getframe(1) if frames else None
+    while frame is not None:
+        stack.add(frame)
+        frame = frame.f_back
+    return [frame for frame in frames if frame in stack]
 
 
 def _bind(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str, Tensor]]) -> Optimizer:
