@@ -447,7 +447,17 @@ def test_stablemax_learns_on_where_softmax_has_collapsed():
         )
     # Equal logits are equal probabilities, whatever they are.
     torch.testing.assert_close(stablemax_cross_entropy(torch.full((1, 3), -7.0), label), torch.tensor(3.0).log())
-    assert stablemax_cross_entropy(torch.zeros(1, 3, dtype=torch.bfloat16), label).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_stablemax_of_half_precision_may_be_scaled(dtype):
+    """By a GradScaler's first scale, 65536: float16 ends at 65504."""
+    z = torch.tensor([[3.0, -3.0]], dtype=dtype, requires_grad=True)
+    loss = stablemax_cross_entropy(z, torch.tensor([1]))
+    torch.testing.assert_close(loss, torch.tensor(17.0, dtype=torch.promote_types(dtype, torch.float32)).log())
+    (2.0**16 * loss).backward()
+    # The loss is log((1 + z₁)(1 − z₂) + 1).
+    torch.testing.assert_close(z.grad, torch.tensor([[2.0**18 / 17, -(2.0**18) / 17]], dtype=dtype))
 
 
 def test_spectral_norms_come_out_of_the_iteration(generator):

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import full_precision, single
 
 
 @full_precision
@@ -31,6 +31,7 @@ def stablemax_cross_entropy(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n
 
     Returns:
         At least 0; log c where all logits are equal. Unlike softmax's, not invariant to adding a number to all logits.
+        In the logits' dtype, but in float32 for half precision, in which a GradScaler's scale of 65536 is infinite.
 
     Raises:
         ShapeError: if logits are not (n, c), or there is not one label per sample.
@@ -49,4 +50,4 @@ def stablemax_cross_entropy(logits: Float[Tensor, "n c"], labels: Int[Tensor, "n
     # gradient at its bound depends on torch's version, and logits of exactly 0 are where a network may start.
     below = z < 0
     scores = torch.where(below, -torch.log1p(-torch.where(below, z, 0)), torch.log1p(torch.where(below, 0, z)))
-    return cross_entropy(scores, labels.long()).to(logits.dtype)
+    return cross_entropy(scores, labels.long()).to(single(logits.dtype))
