@@ -606,6 +606,52 @@ def test_a_corrupt_file(tmp_path, where):
     assert "\n" not in str(e.value)
 
 
+def promised(content):
+    """The rows that a parquet file of one group promises: in all, and in the group; None if it cannot be read."""
+    try:
+        metadata = pq.read_metadata(io.BytesIO(content))
+        return metadata.num_rows, metadata.row_group(0).num_rows
+    except (pa.ArrowException, OSError):
+        return None
+
+
+def promise(path, in_all, in_group):
+    """Alters a file of three rows in one group, so that it promises other numbers of rows."""
+    content = path.read_bytes()
+    for rows, wanted in ((in_all, (in_all, 3)), (in_group, (in_all, in_group))):
+        number, rest = b"", 2 * rows  # as Thrift writes it: twice the number, seven bits a byte, the last first
+        while rest > 127:
+            number, rest = number + bytes([rest % 128 + 128]), rest // 128
+        number += bytes([rest])
+        end = len(content) - 8
+        start = end - int.from_bytes(content[-8:-4], "little")
+        footers = (content[start:i] + number + content[i + 1 : end] for i in range(start, end) if content[i] == 6)
+        altered = (content[:start] + footer + len(footer).to_bytes(4, "little") + b"PAR1" for footer in footers)
+        if promised(content) != wanted:
+            content = next(other for other in altered if promised(other) == wanted)
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("rows", [2, 6, 2**50])
+def test_a_file_that_promises_other_rows_than_its_groups(tmp_path, rows):
+    write(tmp_path / "train.parquet", random_images(3), [0, 1, 2])
+    promise(tmp_path / "train.parquet", rows, 3)
+    with pytest.raises(DataError, match=rf"parquet' \({rows} rows in all, 3 in its groups of rows\)\. Copy"):
+        load_images(str(tmp_path), "train")
+
+
+@pytest.mark.parametrize("rows", [6, 2**50])
+def test_a_file_that_has_fewer_rows_than_it_promises(tmp_path, rows):
+    """Nothing is made up for them, and no memory is taken for them beforehand."""
+    write(tmp_path / "train.parquet", random_images(3), [0, 1, 2])
+    promise(tmp_path / "train.parquet", rows, rows)
+    with pytest.raises(
+        DataError, match=rf"expected {rows} rows in .* \(train\), got the end after 3\. Copy or download"
+    ):
+        load_images(str(tmp_path), "train")
+    assert load_images(str(tmp_path), "train", limit=3).labels.tolist() == [0, 1, 2]
+
+
 def test_no_column_of_images_or_labels(tmp_path):
     write(tmp_path / "train.parquet", random_images(1), [0], image="photo")
     with pytest.raises(DataError, match=r"expected a column image or .* for the image, got photo, label in"):

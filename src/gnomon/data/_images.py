@@ -2,7 +2,7 @@
 
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from os import PathLike
 from types import ModuleType
 from typing import Any
@@ -72,28 +72,33 @@ def load_images(
     image_column = _column(table, "image", IMAGE_COLUMNS)
     label_column = _column(table, "label", LABEL_COLUMNS)
     count = table.rows if limit is None else limit
-    labels = torch.empty(count, dtype=torch.int64, device="cpu")
-    pixels = np.empty((0, 0, 0, 0), dtype=np.uint8)  # allocated when the first image gives the size
+    pixels, labels = _decoded(table, _rows(table, image_column, label_column, count))
+    channels_first = torch.from_numpy(pixels).permute(0, 3, 1, 2)
+    x = channels_first.to(torch.float32, memory_format=torch.contiguous_format).div_(255)
+    return Samples(x, torch.tensor(labels, dtype=torch.int64, device="cpu"))
+
+
+def _decoded(table: Table, rows: Iterable[tuple[Any, Any]]) -> tuple[NDArray[np.uint8], list[int]]:
+    """The pixels (n, h, w, c) of all images, in the Pillow mode of the first, and the labels."""
+    images: list[NDArray[np.uint8]] = []
+    labels: list[int] = []
     mode = ""
     pil = extra("load_images", "PIL.Image", "data")
-    for row, (cell, label) in enumerate(_rows(table, image_column, label_column, count)):
+    for row, (cell, label) in enumerate(rows):
         where = f"row {row} of {table.where}{_file(cell)}"
         image, mode = _decode(pil, cell, mode, where)
-        if row == 0:
-            pixels = np.empty((count, *image.shape), dtype=np.uint8)
-        if image.shape != pixels.shape[1:]:
+        if images and image.shape != images[0].shape:
             raise DataError(
                 "name",
                 "images of one size",
-                f"{pixels.shape[1:3]} and then {image.shape[:2]} at {where}",
+                f"{images[0].shape[:2]} and then {image.shape[:2]} at {where}",
                 "Resize them beforehand.",
             )
         if not isinstance(label, int) or abs(label) >= 2**63:
             raise DataError("name", "integer labels", f"{label!r} at {where}", "Number the classes from 0.")
-        pixels[row] = image
-        labels[row] = label
-    channels_first = torch.from_numpy(pixels).permute(0, 3, 1, 2)
-    return Samples(channels_first.to(torch.float32, memory_format=torch.contiguous_format).div_(255), labels)
+        images.append(image)
+        labels.append(label)
+    return np.stack(images), labels
 
 
 def _column(table: Table, what: str, candidates: tuple[str, ...]) -> str:
@@ -117,6 +122,10 @@ def _rows(table: Table, image_column: str, label_column: str, count: int) -> Ite
         left -= batch.num_rows
         if not left:
             return
+    # A damaged file may promise more rows than it has.
+    raise DataError(
+        "name", f"{count} rows in {table.where}", f"the end after {count - left}", "Copy or download it again."
+    )
 
 
 def _decode(pil: ModuleType, cell: object, mode: str, where: str) -> tuple[NDArray[np.uint8], str]:

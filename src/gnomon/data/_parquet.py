@@ -29,6 +29,9 @@ def of_parquet(folder: Path, split: str) -> Table:
             raise DataError("name", "a file", f"{str(path)!r}", "Put the parquet file there.")
         with _readable(path):
             metadata = parquet.read_metadata(path)
+            in_groups = sum(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
+        if metadata.num_rows != in_groups:
+            raise _unreadable(path, f"{metadata.num_rows} rows in all, {in_groups} in its groups of rows")
         rows += metadata.num_rows
         columns.append(metadata.schema.to_arrow_schema().names)
 
@@ -57,5 +60,9 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except (extra("load_images", "pyarrow", "data").ArrowException, OSError) as cause:
-        got = f"{str(path)!r} ({line(cause)})"
-        raise DataError("name", "a readable parquet file", got, "Copy or download it again.") from cause
+        raise _unreadable(path, line(cause)) from cause
+
+
+def _unreadable(path: Path, why: str) -> DataError:
+    """The error for a file that is damaged."""
+    return DataError("name", "a readable parquet file", f"{str(path)!r} ({why})", "Copy or download it again.")
