@@ -108,6 +108,12 @@ def test_a_class_without_images(pets):
         load_images(str(pets), "train")
 
 
+def test_file_names_in_any_encoding(pets):
+    """A disk from elsewhere has names that are no UTF-8."""
+    write(pets / "train" / "dog" / os.fsdecode("café.png".encode("latin-1")), 60)
+    assert shades(load_images(str(pets), "train")) == [0, 30, 40, 10, 60, 50, 20]
+
+
 def test_a_pipe_in_the_place_of_an_image_is_not_opened(pets):
     os.mkfifo(pets / "train" / "cat" / "d.png")
     with pytest.raises(DataError, match=r"expected a file, got '.*cat/d\.png'\."):

@@ -341,6 +341,18 @@ def test_palettes_become_colours_and_bits_grey(tmp_path):
     assert_close(load_images(str(tmp_path), "test").x, torch.ones(1, 1, 5, 4))
 
 
+def test_colours_that_do_not_become_grey(tmp_path):
+    """Pillow makes RGB of CIELAB, and nothing else."""
+    grey, lab = random_images(1)[0], encoded(Image.new("LAB", (4, 5), (255, 128, 128)), "TIFF")
+    write(tmp_path / "train.parquet", [grey, lab], [0, 1])
+    with pytest.raises(
+        DataError, match=r"an image that becomes L from LAB, got ValueError at row 1 of .*\. Convert it to"
+    ):
+        load_images(str(tmp_path), "train")
+    write(tmp_path / "test.parquet", [lab], [0])
+    assert_close(load_images(str(tmp_path), "test").x, torch.ones(1, 3, 5, 4), rtol=0, atol=0.01)
+
+
 @pytest.mark.parametrize("mode", ["LA", "P", "L"])
 def test_transparency_is_a_fourth_channel(tmp_path, mode):
     """Of grey images, of palettes, and of one grey that is declared transparent."""
@@ -659,6 +671,47 @@ def test_no_column_of_images_or_labels(tmp_path):
     write(tmp_path / "test.parquet", random_images(1), [0], label="kind")
     with pytest.raises(DataError, match=r"expected a column label or .* for the label, got image, kind in"):
         load_images(str(tmp_path), "test")
+
+
+def latin(text):
+    """One cell of text that says UTF-8 and is not."""
+    return pa.Array.from_buffers(pa.string(), 1, pa.array([text.encode("latin-1")], pa.binary()).buffers())
+
+
+def test_a_path_beside_an_image_may_be_in_any_encoding(tmp_path):
+    """It is no more than a name in errors, which shows what can be read of it."""
+    images = random_images(1)
+    for name, content in (("train", encoded(images[0])), ("test", b"no image"), ("val", None)):
+        cells = pa.StructArray.from_arrays([pa.array([content], pa.binary()), latin("café.png")], ["bytes", "path"])
+        pq.write_table(pa.table({"image": cells, "label": [4]}), tmp_path / f"{name}.parquet")
+    out = load_images(str(tmp_path), "train")
+    assert_close(out.x, expected(images), rtol=0, atol=1e-7)
+    assert out.labels.tolist() == [4]
+    with pytest.raises(
+        DataError, match=r"readable image, got UnidentifiedImageError at row 0 of .*, 'caf\ufffd\.png'\."
+    ):
+        load_images(str(tmp_path), "test")
+    with pytest.raises(DataError, match=r"bytes of an image, got the path 'caf\ufffd\.png' at row 0 of"):
+        load_images(str(tmp_path), "val")
+
+
+def test_text_that_cannot_be_read(tmp_path):
+    pq.write_table(pa.table({"image": latin("é.png"), "label": [0]}), tmp_path / "train.parquet")
+    with pytest.raises(DataError, match=r"readable column image, got UnicodeDecodeError at some row of .* \(train\)\."):
+        load_images(str(tmp_path), "train")
+    pq.write_table(pa.table({"image": [encoded(random_images(1)[0])], "label": latin("é")}), tmp_path / "test.parquet")
+    with pytest.raises(DataError, match=r"readable column label, got UnicodeDecodeError at some row of .* \(test\)\."):
+        load_images(str(tmp_path), "test")
+
+
+@pytest.mark.parametrize("column", ["image", "label"])
+def test_a_column_that_is_there_twice(tmp_path, column):
+    image, label = pa.array([encoded(random_images(1)[0])]), pa.array([0])
+    again = {"image": image, "label": label}[column]
+    table = pa.Table.from_arrays([image, label, again], ["image", "label", column])
+    pq.write_table(table, tmp_path / "train.parquet")
+    with pytest.raises(DataError, match=rf"expected one column {column}, got 2 in .* \(train\)\. Leave one of them"):
+        load_images(str(tmp_path), "train")
 
 
 def test_a_shard_with_other_columns(tmp_path):

@@ -1,5 +1,6 @@
 """Images in folders of classes, `<split>/<class>/…`, as torchvision's ImageFolder and the hub's `imagefolder` do."""
 
+import os
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -26,7 +27,7 @@ def of_class_folders(folder: Path, split: str) -> Table:
     def batches(_: Sequence[str]) -> Iterator[Any]:
         for start in range(0, len(images), _BATCH):
             part = images[start : start + _BATCH]
-            cells = [{"bytes": _content(path), "path": str(path)} for path, _ in part]
+            cells = [{"bytes": _content(path), "path": os.fsencode(path)} for path, _ in part]
             yield arrow.RecordBatch.from_pydict({"image": cells, "label": [rank for _, rank in part]})
 
     return Table(f"{folder} ({split})", len(images), ["image", "label"], batches, tuple(path for path, _ in images))

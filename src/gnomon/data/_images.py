@@ -3,6 +3,7 @@
 import io
 import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from os import PathLike
 from types import ModuleType
 from typing import Any
@@ -118,7 +119,8 @@ def _rows(table: Table, image_column: str, label_column: str, count: int) -> Ite
     left = count
     for batch in table.batches((image_column, label_column)):
         batch = batch.slice(0, left)
-        yield from zip(batch.column(image_column).to_pylist(), batch.column(label_column).to_pylist(), strict=True)
+        images, labels = (_cells(batch, column, table.where) for column in (image_column, label_column))
+        yield from zip(images, labels, strict=True)
         left -= batch.num_rows
         if not left:
             return
@@ -126,6 +128,33 @@ def _rows(table: Table, image_column: str, label_column: str, count: int) -> Ite
     raise DataError(
         "name", f"{count} rows in {table.where}", f"the end after {count - left}", "Copy or download it again."
     )
+
+
+def _cells(batch: Any, column: str, where: str) -> list[Any]:  # noqa: ANN401 - pyarrow's own
+    """The cells of a column; the path beside an image as bytes, because nothing says in which encoding it is."""
+    arrow = extra("load_images", "pyarrow", "data")
+    found = batch.schema.get_all_field_indices(column)
+    if len(found) != 1:
+        raise DataError("name", f"one column {column}", f"{len(found)} in {where}", "Leave one of them.")
+    cells = batch.column(found[0])
+    with _refusing(f"a readable column {column}", f"some row of {where}", "Write that column again."):
+        if arrow.types.is_struct(cells.type):
+            texts = (arrow.string(), arrow.large_string())
+            paths = [field for field in cells.type if field.name == "path" and field.type in texts]
+            fields = [field.with_type(arrow.large_binary()) if field in paths else field for field in cells.type]
+            cells = cells.cast(arrow.struct(fields))
+        return cells.to_pylist()
+
+
+@contextmanager
+def _refusing(expected: str, where: str, advice: str) -> Iterator[None]:
+    """Raises DataError if what is inside fails."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as cause:  # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error, …
+        raise DataError("name", expected, f"{type(cause).__name__} at {where}", advice) from cause
 
 
 def _decode(pil: ModuleType, cell: object, mode: str, where: str) -> tuple[NDArray[np.uint8], str]:
@@ -141,21 +170,12 @@ def _decode(pil: ModuleType, cell: object, mode: str, where: str) -> tuple[NDArr
             f"{_named(cell)} at {where}",
             "Write the images themselves into the table.",
         )
-    try:
+    with _refusing("a readable image", where, f"Write that row again, in one of {', '.join(_FORMATS)}."):
         with warnings.catch_warnings():
             warnings.simplefilter("error", pil.DecompressionBombWarning)
             image = pil.open(io.BytesIO(content), formats=_FORMATS)
         if image.width * image.height <= _MOST_PIXELS:
             image.load()
-    except MemoryError:
-        raise
-    except Exception as cause:  # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error, …
-        raise DataError(
-            "name",
-            "a readable image",
-            f"{type(cause).__name__} at {where}",
-            f"Write that row again, in one of {', '.join(_FORMATS)}.",
-        ) from cause
     if image.width * image.height > _MOST_PIXELS:
         raise DataError(
             "name",
@@ -165,21 +185,27 @@ def _decode(pil: ModuleType, cell: object, mode: str, where: str) -> tuple[NDArr
         )
     own = _mode(image.mode, "transparency" in image.info, where)
     mode = mode or own
-    pixels = np.asarray(image if image.mode == mode else image.convert(mode))
+    with _refusing(f"an image that becomes {mode} from {image.mode}", where, "Convert it to RGB beforehand."):
+        pixels = np.asarray(image if image.mode == mode else image.convert(mode))
     return pixels.reshape(image.height, image.width, len(mode)), mode
+
+
+def _path(cell: object) -> str:
+    """The path beside an image, or in its place; in another encoding than UTF-8 not all of it can be read."""
+    path = cell.get("path") if isinstance(cell, dict) else None
+    return path.decode(errors="replace") if isinstance(path, bytes) else str(path or "")
 
 
 def _file(cell: object) -> str:
     """The name of the file that an image was read from, if it is there."""
-    if not isinstance(cell, dict) or cell.get("bytes") is None or not cell.get("path"):
-        return ""
-    return f", {cell['path']!r}"
+    path = _path(cell)
+    return f", {path!r}" if path and cell.get("bytes") is not None else ""
 
 
 def _named(cell: object) -> str:
     """What is in an image's place, in words."""
-    if isinstance(cell, dict) and cell.get("path"):
-        return f"the path {cell['path']!r}"
+    if path := _path(cell):
+        return f"the path {path!r}"
     return "none" if cell is None or isinstance(cell, dict) else type(cell).__name__
 
 
