@@ -587,10 +587,11 @@ def test_images_of_a_folder_and_of_a_file(folder, measured, complaint, monkeypat
     file = "mnist/test-00000-of-00001.parquet"
     again, _ = measured("drawn.pt", "nets:drawn", file, "--samples", "20", "--quantities", "nc1")
     assert again["quantities"] == found["quantities"]
-    # A split of which a hyphen is a part.
-    parquet.write_table(table, "my-images.parquet")
-    again, _ = measured("drawn.pt", "nets:drawn", "my-images.parquet", "--samples", "20", "--quantities", "nc1")
-    assert again["quantities"] == found["quantities"]
+    # Splits of which a hyphen is a part, or a number.
+    for name in ("my-images.parquet", "fold-1.parquet", "fold-2.parquet"):
+        parquet.write_table(table, name)
+        again, _ = measured("drawn.pt", "nets:drawn", name, "--samples", "20", "--quantities", "nc1")
+        assert again["quantities"] == found["quantities"]
     file = "images/test-00000-of-00001.parquet"
     assert "expected one of test, got 'train'" in complaint("drawn.pt", "nets:drawn", "images")
     parquet.write_table(table, "images/test-00001-of-00002.parquet")

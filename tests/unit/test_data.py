@@ -423,6 +423,16 @@ def test_a_split_ends_where_its_number_begins(tmp_path):
         assert load_images(str(tmp_path), split).labels.tolist() == [number]
 
 
+def test_a_split_may_end_in_a_number(tmp_path):
+    """Each file alone by its name; by what comes before the number, all of them."""
+    for number, name in enumerate(["fold-1", "fold-10", "fold-2-00000-of-00001", "fold-2-00000-of-00001-1a2b"]):
+        write(tmp_path / f"{name}.parquet", random_images(1), [number])
+    for split, labels in {"fold-1": [0], "fold-10": [1], "fold-2": [2, 3], "fold": [0, 1, 2, 3]}.items():
+        assert sorted(load_images(str(tmp_path), split).labels.tolist()) == labels
+    with pytest.raises(DataError, match=r"expected one of fold, fold-1, fold-10, fold-2, got 'fold-3'\."):
+        load_images(str(tmp_path), "fold-3")
+
+
 def test_local_data_do_not_import_datasets(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     write(tmp_path / "train.parquet", random_images(1), [5])

@@ -1,7 +1,6 @@
 """Images in a folder of parquet files."""
 
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,15 +13,26 @@ from gnomon.errors import DataError
 _BATCH = 1024  # rows held in memory at once, still compressed
 
 
+_PART = re.compile(r"-\d+-of-\d+(-.*)?$")  # what the hub adds to the name of a split, -00000-of-00002 or with a hash
+
+
 def split_of(path: Path) -> str:
-    """The split of which a file `<split>.parquet` or `<split>-<number>*.parquet` is a part."""
-    return re.split(r"-\d", path.stem)[0]
+    """The split that a file names: `<split>.parquet`, or `<split>-<number>-of-<number>*.parquet` for a part of it."""
+    return _PART.sub("", path.stem)
+
+
+def files_of(folder: Path, split: str) -> list[Path]:
+    """The files `<split>.parquet` and `<split>-<number>*.parquet` of a folder, in the order of their names."""
+    named = re.compile(rf"{re.escape(split)}(-\d.*)?")
+    return [path for path in sorted(folder.glob("*.parquet")) if named.fullmatch(path.stem)]
 
 
 def of_parquet(folder: Path, split: str) -> Table:
     """The table of a split in the parquet files of a folder, which has some."""
     parquet = extra("load_images", "pyarrow.parquet", "data")
-    files = _files(folder, split)
+    files = files_of(folder, split)
+    if not files:
+        raise no_split(folder, split, _splits(folder), f"{split}.parquet")
     rows, columns = 0, []
     for path in files:
         if not path.is_file():  # opening a pipe would never end
@@ -44,14 +54,10 @@ def of_parquet(folder: Path, split: str) -> Table:
     return Table(f"{folder} ({split})", rows, shared, batches, tuple(files))
 
 
-def _files(folder: Path, split: str) -> list[Path]:
-    """The files `<split>.parquet` and `<split>-<number>*.parquet` of a folder, in the order of their names."""
-    splits = defaultdict(list)
-    for path in sorted(folder.glob("*.parquet")):
-        splits[split_of(path)].append(path)
-    if split not in splits:
-        raise no_split(folder, split, splits, f"{split}.parquet")
-    return splits[split]
+def _splits(folder: Path) -> list[str]:
+    """All splits that a folder may be said to have: with cifar-10.parquet, both cifar-10 and cifar."""
+    named = [split_of(path) for path in folder.glob("*.parquet")]
+    return sorted({*named, *(re.split(r"-\d", split)[0] for split in named)})
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._extras import extra
-from gnomon.data import IMAGE_COLUMNS, LABEL_COLUMNS, digits, find, home, load_images, split_of, standardise
+from gnomon.data import IMAGE_COLUMNS, LABEL_COLUMNS, digits, files_of, find, home, load_images, split_of, standardise
 from gnomon.errors import DataError, RangeError, ShapeError
 from gnomon_lab.measuring.arrays import Array, members
 
@@ -252,7 +252,7 @@ def rows_of(parts: Iterable[Any], n: int) -> Iterator[Any]:
 def of_image_file(path: Path, samples: int | None) -> Data:
     """The images of one file, which is all of its split."""
     split = split_of(path)
-    files = [other for other in path.parent.glob("*.parquet") if split_of(other) == split]
+    files = files_of(path.parent, split)
     if len(files) > 1:
         raise DataError(
             "--data",
