@@ -724,6 +724,35 @@ def test_a_column_that_is_there_twice(tmp_path, column):
         load_images(str(tmp_path), "train")
 
 
+@pytest.mark.parametrize(
+    ("there", "missing"),
+    [
+        (["train-00000-of-00002"], "all 2 parts of 'train' in '.*', got none of train-00001-of-00002"),
+        (["train-00001-of-00002-1a2b"], "all 2 parts of 'train' in '.*', got none of train-00000-of-00002"),
+        (["train-1-of-3", "train-3-of-3"], "all 3 parts of 'train' in '.*', got none of train-2-of-3"),
+        (
+            ["train", "train-2-1-of-9"],
+            "all 9 parts of 'train-2' .* train-2-0-of-9, train-2-2-of-9, train-2-3-of-9 and 5 m",
+        ),
+        (
+            ["train-0-of-1", "train-7-of-10000000000000"],
+            "train-00000000000001-of-10000000000000, .* and 9999999999996 more",
+        ),
+    ],
+)
+def test_a_download_that_ended_too_early(tmp_path, there, missing):
+    for name in there:
+        write(tmp_path / f"{name}.parquet", random_images(1), [0])
+    with pytest.raises(DataError, match=rf"load_images\(name\): expected .*{missing}.*\. Download what is missing\."):
+        load_images(str(tmp_path), "train")
+
+
+def test_parts_counted_from_one(tmp_path):
+    for number in (1, 2):
+        write(tmp_path / f"train-{number}-of-2.parquet", random_images(1), [number])
+    assert load_images(str(tmp_path), "train").labels.tolist() == [1, 2]
+
+
 def test_a_shard_with_other_columns(tmp_path):
     write(tmp_path / "train-0.parquet", random_images(1), [0])
     write(tmp_path / "train-1.parquet", random_images(1), [0], label="labels")

@@ -37,8 +37,8 @@ def load_images(
     five short names are never paths; a name that is absolute, or begins with `.` or `~`, is nothing else. A folder
     holds files `<split>.parquet` and `<split>-<number>*.parquet`, whose rows are taken in the order of these names, or,
     if it has no such file, image files in folders `<split>/<class>`, as torchvision's `ImageFolder` reads them: classes
-    are numbered by the names of their folders, and images are taken from each class in turn. Nothing is written next to
-    local data.
+    are numbered by the names of their folders, and images are taken from each class in turn. Of files
+    `<split>-<number>-of-<number>*.parquet` all must be there. Nothing is written next to local data.
 
     Args:
         name: `mnist`, `fashion_mnist`, `cifar10`, `svhn` or `stl10`; or the hub id `owner/name` of any other
@@ -53,7 +53,7 @@ def load_images(
         converted to that of the first. Labels int64.
 
     Raises:
-        DataError: no such data set, folder or split, no network, or files, columns or images that cannot be read:
+        DataError: no such data set, folder or split, no network, or files, columns or images missing or unreadable:
             images must be PNG, JPEG, BMP, GIF, TIFF or WebP, up to 2²⁶ pixels each, and in parquet in the table itself:
             a path in their place is not followed, since it could lead anywhere on this machine.
         EmptyError: the split has no rows.

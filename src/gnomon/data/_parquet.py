@@ -1,8 +1,10 @@
 """Images in a folder of parquet files."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,10 @@ from gnomon.data._table import Table, line, no_split
 from gnomon.errors import DataError
 
 _BATCH = 1024  # rows held in memory at once, still compressed
+_NAMED = 3  # missing files in an error
 
 
-_PART = re.compile(r"-\d+-of-\d+(-.*)?$")  # what the hub adds to the name of a split, -00000-of-00002 or with a hash
+_PART = re.compile(r"-(\d+)-of-(\d+)(-.*)?$")  # what the hub adds to a split's name: -00000-of-00002, or with a hash
 
 
 def split_of(path: Path) -> str:
@@ -33,6 +36,7 @@ def of_parquet(folder: Path, split: str) -> Table:
     files = files_of(folder, split)
     if not files:
         raise no_split(folder, split, _splits(folder), f"{split}.parquet")
+    _require_all_parts(files)
     rows, columns = 0, []
     for path in files:
         if not path.is_file():  # opening a pipe would never end
@@ -58,6 +62,26 @@ def _splits(folder: Path) -> list[str]:
     """All splits that a folder may be said to have: with cifar-10.parquet, both cifar-10 and cifar."""
     named = [split_of(path) for path in folder.glob("*.parquet")]
     return sorted({*named, *(re.split(r"-\d", split)[0] for split in named)})
+
+
+def _require_all_parts(files: Sequence[Path]) -> None:
+    """Raises unless each part is there of what is said to come in so many, as after a download that ended too early."""
+    there = defaultdict(set)
+    for path in files:
+        if part := _PART.search(path.stem):
+            there[split_of(path), part[2]].add(int(part[1]))
+    for (split, parts), numbers in there.items():
+        first = 1 if int(parts) in numbers else 0  # not the hub's own, which count from 0
+        missing = (number for number in range(first, int(parts) + first) if number not in numbers)
+        names = [f"{split}-{number:0{len(parts)}}-of-{parts}" for number in islice(missing, _NAMED)]
+        if names:
+            more = f" and {left} more" if (left := int(parts) - len(numbers) - len(names)) > 0 else ""
+            raise DataError(
+                "name",
+                f"all {int(parts)} parts of {split!r} in {str(files[0].parent)!r}",
+                f"none of {', '.join(names)}{more}",
+                "Download what is missing.",
+            )
 
 
 @contextmanager
