@@ -102,6 +102,15 @@ def test_a_folder_of_a_split_says_how_it_is_named(pets, monkeypatch):
         load_images(".", "val")
 
 
+def test_tables_one_folder_down_are_found(tmp_path):
+    """A download from the hub has its files in a folder data, or in one of the name of a configuration."""
+    (tmp_path / "assets").mkdir()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "train-00000-of-00001.parquet").write_bytes(b"")
+    with pytest.raises(DataError, match=rf"got parquet files in '{tmp_path}/data'\. Name that folder\."):
+        load_images(str(tmp_path), "train")
+
+
 def test_a_class_without_images(pets):
     (pets / "train" / "bat").mkdir()
     with pytest.raises(DataError, match=r"expected images in the folder of each class, got none in '.*/train/bat'\."):

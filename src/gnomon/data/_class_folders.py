@@ -74,6 +74,8 @@ def _nothing(folder: Path) -> DataError:
     expected = f"files <split>.parquet or <split>-<number>*.parquet, or folders <split>/<class>, in {str(folder)!r}"
     if not (found := _folders(folder)):
         return DataError("name", expected, "none", "Put them there, or name another folder.")
+    if tables := [path for path in found if any(path.glob("*.parquet"))]:  # as a download from the hub has them
+        return DataError("name", expected, f"parquet files in {str(tables[0])!r}", "Name that folder.")
     got = f"folders without folders, such as {found[0].name!r}"
     here = folder.absolute()
     return DataError(
