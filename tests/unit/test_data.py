@@ -156,6 +156,20 @@ def test_standardise_of_features_far_from_the_origin():
     assert_close(standardise(Samples(far, labels))[0].x.double(), expected, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("shape", [(20, 3), (20,)])
+def test_standardise_keeps_each_dtype(shape):
+    kinds = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+    parts = [3 + torch.randn(shape, generator=seeded(i), dtype=torch.float64).to(kind) for i, kind in enumerate(kinds)]
+    for train in parts:
+        out = standardise(samples(train), *(samples(part) for part in parts))
+        assert [part.x.dtype for part in out] == [train.dtype, *kinds]
+        mean, deviation = train.double().mean(0), train.double().std(0, correction=0)
+        for part, got in zip(parts, out[1:], strict=True):
+            coarsest = max(torch.finfo(train.dtype).eps, torch.finfo(part.dtype).eps)
+            expected = (part.double() - mean) / deviation
+            assert_close(got.x.double(), expected, rtol=8 * coarsest, atol=16 * coarsest)
+
+
 def test_standardise_leaves_its_input_alone():
     x = torch.tensor([[0.0], [4.0]])
     standardise(samples(x))
@@ -185,6 +199,11 @@ def test_what_overflows_is_refused():
         standardise(tiny, tiny, huge)
     with pytest.raises(RangeError, match=r"normalise\(samples\): expected rescaled inputs that torch.float32 can hold"):
         normalise(huge, 0, 1e-3)
+    wide = samples(torch.tensor([[1.0], [2.0]]).double())
+    with pytest.raises(
+        RangeError, match=r"standardise\(others\[0\]\): expected rescaled inputs that torch.float16 can hold"
+    ):
+        standardise(wide._replace(x=1e-3 * wide.x), samples(torch.tensor([[100.0]]).half()))
     exact = standardise(huge._replace(x=huge.x.double()))[0].x
     assert_close(exact, standardise(samples(torch.tensor([[3.0], [2.0], [1.0]]).double()))[0].x)
 

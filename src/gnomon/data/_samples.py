@@ -72,11 +72,11 @@ def standardise(train: Samples, *others: Samples) -> tuple[Samples, ...]:
     # Of features far from the origin a mean is rounded by more than they differ: they are moved there first.
     far = train.x.mean(dim=0).abs() * torch.finfo(train.x.dtype).eps ** 0.5 > train.x.std(dim=0, correction=0)
     origin = torch.where(far | constant, train.x[0], 0)
-    moved = [part._replace(x=part.x - origin) for part in (train, *others)]
-    mean, deviation = moved[0].x.mean(dim=0), moved[0].x.std(dim=0, correction=0)
+    moved = train.x - origin
+    mean, deviation = moved.mean(dim=0), moved.std(dim=0, correction=0)
     deviation = torch.where(constant | (deviation == 0), 1.0, deviation)
-    names = ["train", *(f"others[{i}]" for i in range(len(others)))]
-    return tuple(_rescaled(name, part, mean, deviation) for name, part in zip(names, moved, strict=True))
+    parts = {"train": train, **{f"others[{i}]": other for i, other in enumerate(others)}}
+    return tuple(_rescaled(name, part, part.x - origin - mean, deviation) for name, part in parts.items())
 
 
 @checked
@@ -106,12 +106,12 @@ def normalise(samples: Samples, mean: Numbers, std: Numbers) -> Samples:
     s = _per_channel("std", std, samples.x)
     if not (s > 0).all():
         raise RangeError("std", "positive numbers", std, "Leave constant channels out.")
-    return _rescaled("samples", samples, m, s)
+    return _rescaled("samples", samples, samples.x - m, s)
 
 
-def _rescaled(name: str, samples: Samples, mean: Tensor, deviation: Tensor) -> Samples:
-    """The samples, shifted and scaled; RangeError if that overflows."""
-    x = (samples.x - mean) / deviation
+def _rescaled(name: str, samples: Samples, shifted: Tensor, deviation: Tensor) -> Samples:
+    """The samples, shifted and scaled, in their own dtype; RangeError if that does not hold them."""
+    x = (shifted / deviation).to(samples.x.dtype)
     _checks.held(name, "rescaled inputs", x)
     return samples._replace(x=x)
 
