@@ -274,6 +274,19 @@ def test_losses_of_a_batch_add_up_to_more_than_half_precision_holds():
     torch.testing.assert_close(half.norm, gnomon.batch_gradients(*given, batches=2, loss="mse").norm, rtol=2e-3, atol=0)
 
 
+def test_chunks_add_up_to_what_half_precision_keeps():
+    """One by one, the gradients of 4,000 samples would be lost in the sum so far."""
+    model, x, labels = nn.Linear(8, 4).bfloat16(), (normal(8000, 8) + 0.5).bfloat16(), torch.arange(8000) % 4
+    half, single = (
+        [
+            gnomon.gradient_disparity(*given, batches=2, rescaled=False, memory=memory).value.double()
+            for memory in (None, 1)
+        ]
+        for given in ((model, x, labels), (copy.deepcopy(model).float(), x.float(), labels))
+    )
+    torch.testing.assert_close(half, single, rtol=0.02, atol=0)
+
+
 @pytest.mark.bad_input
 def test_sizes_are_whole_numbers_of_any_kind():
     model, x, labels = case()

@@ -1,5 +1,6 @@
 """The neural tangent kernel: by every way the same, equal to one gradient a sample and output, within its memory."""
 
+import copy
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from gnomon.measure import ntk, ntk_to_point
 from gnomon.models import mlp
 from tests.children import printed
 from tests.contract.of_kernel import gradients
+from tests.drawn import normal
 from tests.zoo import BUILDERS, zoo
 
 # torch's forward mode compiles its decompositions when it is first used.
@@ -188,6 +190,24 @@ def test_keeps_the_dtype(dtype):
     model, x = zoo("mlp", dtype)
     assert ntk(model, x).dtype == ntk(model, x, trace=False).dtype == ntk_to_point(model, x, x[0]).dtype == dtype
     torch.testing.assert_close(ntk(model, x).double(), ntk(*zoo("mlp")), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.unchecked
+@pytest.mark.parametrize("way", ["layers", "with a graph", "Jacobians", "products"])
+def test_a_sum_over_many_outputs_is_as_large_in_half_precision(way, monkeypatch):
+    """From 256 times the next term on, bfloat16 would lose that in the sum so far."""
+    model = mlp((6, 4, 4, 600), bias=True, generator=torch.Generator().manual_seed(0)).bfloat16()
+    model[2:].requires_grad_(False)
+    exact, x = copy.deepcopy(model).double(), normal(2, 6).bfloat16()
+    if way in ("Jacobians", "products"):
+        monkeypatch.setattr(gram_products, "eligible", lambda _: {})
+    memory = 1 if way == "products" else None
+    assert bool(plan_of(model, x, memory or 2**29).multiplied) == (way == "products")
+    with torch.set_grad_enabled(way == "with a graph"):
+        found = ntk(model, x, memory=memory)
+    assert found.dtype == torch.bfloat16
+    with torch.no_grad():
+        torch.testing.assert_close(found.double(), ntk(exact, x.double()), rtol=0.03, atol=0)
 
 
 def test_is_positive_semidefinite_and_symmetric():

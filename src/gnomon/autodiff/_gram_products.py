@@ -9,7 +9,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from gnomon._budget import budget_of
-from gnomon._precision import outside_inference
+from gnomon._precision import outside_inference, single
 from gnomon.autodiff._flops import forward_flops
 from gnomon.autodiff._layer_factors import Factor, eligible, layer_factors, own_parameters, record
 from gnomon.autodiff._memory import kept_by
@@ -70,7 +70,8 @@ def gradient_kernel(
         first = factors(model, plan, x, create_graph=True)
         second = first if x2 is None else factors(model, plan, x2, create_graph=True)
         pairs = [grams(a, b, trace=trace) for a, b in zip(first, second, strict=True)]
-        return torch.stack([gram if weight is None else weight * gram for gram, weight in pairs]).sum(0)
+        kernel = torch.stack([gram if weight is None else weight * gram for gram, weight in pairs]).sum(0)
+        return kernel.to(plan.dtype)
     kernel = assemble(model, plan, x, x2, trace=trace, budget=budget)
     if plan.multiplied:
         add_products(model, plan.multiplied, x, x if x2 is None else x2, kernel, block=plan.block)
@@ -92,7 +93,9 @@ def make_plan(
     two = torch.cat([x[:1], x[:1]]) if len(x) == 1 else x[:2].detach().clone()
     tape, kept = kept_by(lambda: record(model, two), model)
     kept = math.ceil(kept / 2)
-    c, itemsize = tape.logits.shape[1], tape.logits.element_size()
+    c, dtype = tape.logits.shape[1], tape.logits.dtype
+    # In half precision they are held beside what single precision makes of them.
+    itemsize = sum({dtype.itemsize, single(dtype).itemsize})
     found = eligible(tape)
     own = [own_parameters(call.module) for call in found.values()]
     covered = {id(p) for weight_and_bias in own for p in weight_and_bias}
@@ -114,7 +117,7 @@ def make_plan(
     # Never one sample, which would be run with a copy of itself. Products also traverse the graph of a backward pass.
     block = max(2, fits // max(1, 2 * sample if products else wide))
     contracted, multiplied = ({}, rest) if products else (rest, {})
-    return Plan(frozenset(found), contracted, multiplied, c, tape.logits.dtype, block)
+    return Plan(frozenset(found), contracted, multiplied, c, dtype, block)
 
 
 def factors(model: nn.Module, plan: Plan, x: Tensor, *, create_graph: bool) -> list[Factor]:
@@ -142,7 +145,11 @@ def factors(model: nn.Module, plan: Plan, x: Tensor, *, create_graph: bool) -> l
 
 
 def grams(first: Factor, second: Factor, *, trace: bool) -> tuple[Tensor, Tensor | None]:
-    """The Gram matrix of the right factors, and that of the left ones, shaped to multiply it."""
+    """The Gram matrix of the right factors, and that of the left ones, shaped to multiply it; in float32 at least.
+
+    Half precision would stop growing where a sum over outputs is some hundred times what the next of them adds.
+    """
+    first, second = first.in_single(), second.in_single()
     if trace and first.scale is not None and second.scale is not None:
         gram = (first.scale * first.right.square().sum((0, 1))) @ second.scale.T
     elif trace:
@@ -164,7 +171,7 @@ def assemble(model: nn.Module, plan: Plan, x: Tensor, x2: Tensor | None, *, trac
     symmetric, columns = x2 is None, x if x2 is None else x2
     n, m, c = len(x), len(columns), plan.outputs
     kernel = torch.zeros((n, m) if trace else (n, m, c, c), dtype=plan.dtype, device=x.device)
-    entry = 3 * plan.dtype.itemsize * (1 if trace else c**2)
+    entry = 4 * single(plan.dtype).itemsize * (1 if trace else c**2)
     tile = max(1, math.isqrt(budget // 8 // entry))
     if symmetric:
         tile = min(tile, TILE)
@@ -187,18 +194,20 @@ def assemble(model: nn.Module, plan: Plan, x: Tensor, x2: Tensor | None, *, trac
 
 
 def fill(target: Tensor, first: list[Factor], second: list[Factor], tile: int, *, trace: bool, symmetric: bool) -> None:
-    """Adds the factors' products to a block of the kernel."""
+    """Fills a block of the kernel with the sums of the factors' products, each rounded once."""
     n, m = target.shape[:2]
     for i in range(0, n, tile):
         rows = [factor.part(i, i + tile) for factor in first]
         for j in range(i if symmetric else 0, m, tile):
             part = target[i : i + tile, j : j + tile]
+            total = torch.zeros_like(part, dtype=single(part.dtype))
             for row, factor in zip(rows, second, strict=True):
                 gram, weight = grams(row, factor.part(j, j + tile), trace=trace)
                 if weight is None:
-                    part += gram
+                    total += gram
                 else:
-                    part.addcmul_(weight, gram)
+                    total.addcmul_(weight, gram)
+            part.copy_(total)
             if symmetric and i != j:
                 target[j : j + tile, i : i + tile] = mirror(part)
 

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
+from gnomon._precision import in_single
 from gnomon.autodiff._entrance import PRODUCTS
 from gnomon.autodiff._layers import multiplies
 from gnomon.autodiff._parameter_jacobian import require_gradient
@@ -48,6 +49,11 @@ class Factor:
         if self.scale is None:
             return Factor(left, self.right[:, start:stop], self.constant)
         return Factor(left, self.right, self.constant, self.scale[start:stop])
+
+    def in_single(self) -> "Factor":
+        """The same in float32 at least."""
+        left, scale = (None if part is None else in_single(part) for part in (self.left, self.scale))
+        return Factor(left, in_single(self.right), self.constant, scale)
 
     def whole(self) -> Float[Tensor, "c n h"]:
         """The right factor of every sample."""

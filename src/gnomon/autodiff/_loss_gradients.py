@@ -7,6 +7,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from gnomon import _checks
+from gnomon._precision import in_single
 from gnomon.autodiff._parameter_jacobian import differentiable, require_gradient, vector_parameter_jacobian
 from gnomon.autodiff._run import run
 from gnomon.errors import RangeError, ShapeError
@@ -46,8 +47,9 @@ def loss_gradient(
         total: dict[str, Tensor] = {}
         for part, v in zip(parts, torch.split(residual, size), strict=True):
             products = _through(run(model, part), parameters, v, create_graph=False)
-            total = {name: total[name] + product if total else product for name, product in products.items()}
-        return total
+            wide = {name: in_single(product) for name, product in products.items()}  # half precision cannot hold sums
+            total = {name: total[name] + product if total else product for name, product in wide.items()}
+        return {name: product.to(parameters[name].dtype) for name, product in total.items()}
 
 
 def scale_of_sum(samples: int) -> int:

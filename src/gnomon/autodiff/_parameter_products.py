@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
+from gnomon._precision import in_single
 from gnomon.autodiff._parameter_jacobian import (
     differentiable,
     mixture,
@@ -34,14 +35,15 @@ def add_products(
         with differentiable(recording=True):
             multiply = multiplier(model, parameters, x[start : start + block])
             for j in range(len(x2)):
-                point = x2[j : j + 1]
+                point, total = x2[j : j + 1], in_single(rows[:, j])  # half precision cannot hold sums
                 for _, k, gradient in single_gradients(model, parameters, point, create_graph=False):
                     column = multiply(gradient)
                     with torch.no_grad():  # as when the rows, which are views, were taken
                         if kernel.ndim == 2:
-                            rows[:, j] += column[:, k]
+                            total += column[:, k]
                         else:
-                            rows[:, j, :, k] += column
+                            total[:, :, k] += column
+                rows[:, j] = total
 
 
 def multiplier(model: nn.Module, parameters: Mapping[str, Tensor], x: Shaped[Tensor, "n *d"]) -> Multiply:

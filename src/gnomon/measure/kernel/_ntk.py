@@ -96,7 +96,8 @@ def ntk(
         O(n m (a + c h)), with no Jacobian formed; other parameters, p of them, take O(n m c p) (full: c² instead of c)
         by contraction of Jacobians, or, where it is cheaper, c m Jacobian-vector products over x. With an accuracy the
         number of mixtures replaces c, about 32 at 5 %: from about 250 outputs on that is faster. Precision: a sum of p
-        terms; float32 gives about six digits of the largest entry.
+        terms; float32 gives about six digits of the largest entry. Half precision gives its own two or three: its
+        gradients are rounded to it, and multiplied and summed in float32.
     Example:
         >>> import torch, gnomon
         >>> layer = torch.nn.Linear(2, 3, bias=False)
