@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.figure import Figure
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 import gnomon
@@ -73,6 +73,62 @@ def test_every_seed_sample_and_draw_has_random_vectors_of_its_own():
     number = hash((7, 1, 5)) % 2**63
     expected = torch.empty(1, 3).normal_(generator=torch.Generator().manual_seed(number))
     torch.testing.assert_close(drawn(7, 5)[1], expected, rtol=0, atol=0)
+
+
+class Tied(nn.Module):
+    """As many outputs as rows of an embedding, whose normal weights are the first that are drawn."""
+
+    def __init__(self):
+        super().__init__()
+        self.head, self.hidden = nn.Embedding(OUTPUTS, 16), nn.Linear(6, 16)
+
+    def forward(self, x):
+        return torch.tanh(self.hidden(x)) @ self.head.weight.T
+
+
+DRAWING = {
+    "ntk": partial(gnomon.ntk, rtol=0.1),
+    "ntk_to_point": lambda model, x, seed: gnomon.ntk_to_point(model, x, x[0], rtol=0.1, seed=seed),
+    "jacobian_norm": lambda model, x, seed: gnomon.jacobian_norm(gnomon.JacobianOperator(model, x), seed=seed),
+    **{
+        quantity.__name__: lambda model, x, seed, quantity=quantity: quantity(model, x, torch.arange(3), seed=seed)
+        for quantity in (gnomon.hessian_trace, gnomon.gauss_newton_eigenvalues, gnomon.local_learning_coefficient)
+    },
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*within 256 passes")
+@pytest.mark.parametrize("name", DRAWING)
+def test_random_vectors_are_not_the_weights_of_a_network_made_with_the_same_seed(name, monkeypatch):
+    """With vectors that are its weights, a kernel was off by 60 times its value, and 20 times its stated error."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model, x = Tied(), torch.randn(3, 6)
+    drawn, randn, fill = [], torch.randn, Tensor.normal_
+
+    def kept(draw):
+        return lambda *given, **settings: drawn.append(draw(*given, **settings)) or drawn[-1]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(torch, "randn", kept(randn))
+        patched.setattr(Tensor, "normal_", kept(fill))
+        DRAWING[name](model, x, seed=0)
+    assert drawn
+    for seed in (0, 1):
+        for vectors in drawn:
+            assert not torch.equal(vectors, randn(vectors.shape, generator=torch.Generator().manual_seed(seed)))
+
+
+def test_a_kernel_of_a_network_made_with_the_seed_of_its_estimate_is_within_its_error():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model, x = Tied(), torch.randn(3, 6)
+    with torch.no_grad():
+        for found, exact in (
+            (gnomon.ntk(model, x, rtol=0.2), gnomon.ntk(model, x)),
+            (gnomon.ntk_to_point(model, x, x[0], rtol=0.2), gnomon.ntk_to_point(model, x, x[0])),
+        ):
+            assert ((found.value - exact).abs() <= 2 * found.error).all()
 
 
 every_network = pytest.mark.parametrize("name", NETWORKS)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy.optimize import brentq
 
-from gnomon.linalg import krylov, lanczos
+from gnomon.linalg import generator_of, krylov, lanczos
 from tests.drawn import normal, orthogonal
 from tests.unit.test_estimates import of_matrix
 
@@ -124,7 +124,7 @@ def test_eigenvalues_are_those_of_the_space_with_their_errors(name, k, tolerance
     q = orthogonal(LENGTH)
     matrix = q @ SPECTRA[name].double().diag() @ q.mT
     found = lanczos(matrix.matmul, matrix[0], k, tolerance, most, 5)
-    start = torch.randn(LENGTH, generator=torch.Generator().manual_seed(5)).double()
+    start = torch.randn(LENGTH, generator=generator_of(5)).double()
     for steps in range(1, most + 1):
         values, residuals, excess = seen(matrix, start, steps)
         errors = errors_of(values, residuals)

@@ -9,6 +9,7 @@ from scipy.stats import t
 import gnomon
 from gnomon import Estimate, ntk, ntk_to_point
 from gnomon.errors import RangeError
+from gnomon.linalg import generator_of
 from gnomon.measure._estimates import Accuracy
 from gnomon.measure._mixtures import means, traces, traces_and_squares
 from gnomon.models import mlp
@@ -72,7 +73,7 @@ def test_means_and_errors_are_those_of_all_vectors():
 
     for rtol, count in ((1e-9, 20), (1e9, 16)):
         found = means(look, blocks[0, 0, 0], Accuracy.of(rtol, 20, 3))
-        generator = torch.Generator().manual_seed(3)
+        generator = generator_of(3)
         looks = torch.stack([look(torch.randn(5, generator=generator).double()) for _ in range(count)])
         torch.testing.assert_close(found.value, looks.mean(0))
         torch.testing.assert_close(found.error, t.ppf(0.975, count - 1) * looks.std(0) / count**0.5)
@@ -87,7 +88,7 @@ def test_traces_and_errors_are_those_of_all_vectors_and_pairs_of_a_block():
 
     for rtol, count in ((1e-9, 32), (1e9, 16)):
         found = traces(look, blocks[0, 0], Accuracy.of(rtol, 40, 3))
-        generator = torch.Generator().manual_seed(3)
+        generator = generator_of(3)
         vectors = [torch.randn(5, 16, generator=generator).double() for _ in range(count // 16)]
         symmetric = (blocks + blocks.mT) / 2
         pairs = [(symmetric @ a @ b).square() for some in vectors for a, b in itertools.combinations(some.mT, 2)]

@@ -12,6 +12,7 @@ import gnomon
 from gnomon import Probe
 from gnomon.autodiff import _replicas
 from gnomon.errors import RangeError, UnsupportedModuleError
+from gnomon.linalg import generator_of
 from gnomon.measure._langevin import split_r_hat
 from gnomon.models import mlp
 from tests.drawn import normal
@@ -66,7 +67,7 @@ def test_steps_are_those_of_the_dynamics(batch):
     layer, x, y, _ = regression()
     settings = {"n_beta": 5.0, "localisation": 3.0, "step_size": 0.01, "chains": 3, "draws": 4, "burn_in": 2}
     found = gnomon.local_learning_coefficient(layer, x, y, loss="mse", batch=batch, seed=4, **settings)
-    generator = torch.Generator().manual_seed(4)
+    generator = generator_of(4)
     start = layer.weight.detach()
     points, above = start.repeat(3, 1), []
     for _ in range(6):
@@ -147,7 +148,7 @@ def test_chains_that_diverge_are_said_and_left_out():
 def test_chains_that_have_not_come_to_rest_are_seen():
     layer, x, y, _ = regression()
     found = gnomon.local_learning_coefficient(
-        layer, x, y, loss="mse", localisation=0, step_size=1e-5, burn_in=0, batch=len(x)
+        layer, x, y, loss="mse", localisation=0, step_size=1e-5, burn_in=0, chains=32, batch=len(x)
     )
     assert found.drift > 0.5 * found.estimate.value
     assert found.r_hat > 1.1

@@ -11,7 +11,7 @@ from gnomon.linalg._gini import gini
 from gnomon.linalg._gram_sum import GramSum, Sketch
 from gnomon.linalg._krylov import Krylov, krylov, size_of
 from gnomon.linalg._lanczos import Lanczos, lanczos
-from gnomon.linalg._normal import drawn, normal
+from gnomon.linalg._normal import drawn, generator_of, normal
 from gnomon.linalg._polar_decomposition import PolarDecomposition, polar_decomposition
 from gnomon.linalg._products import Products
 from gnomon.linalg._roots import SavedTensors, psd_root
@@ -44,6 +44,7 @@ __all__ = [
     "drawn",
     "fourier_losses",
     "fourier_norms",
+    "generator_of",
     "gini",
     "identity",
     "interval",

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from gnomon.linalg._directions import length, unit
 from gnomon.linalg._krylov import AHEAD, ASIDE, LEAST, above, error_of, of_later, size_of
-from gnomon.linalg._normal import normal
+from gnomon.linalg._normal import generator_of, normal
 
 ROOM = 32
 """Vectors for which memory is allocated at once."""
@@ -66,7 +66,7 @@ def lanczos(
     steps = max(1, min(p, most))
     basis, tridiagonal = like.new_empty(0, p), like.new_zeros(steps + 1, steps + 1)
     values, errors = like.new_zeros(k), like.new_full((k,), torch.inf)
-    draw = partial(normal, p, generator=torch.Generator().manual_seed(seed), like=like)
+    draw = partial(normal, p, generator=generator_of(seed), like=like)
     q = unit(draw())
     for j in range(steps):
         if j == len(basis):

@@ -7,6 +7,19 @@ from jaxtyping import Float
 from torch import Tensor
 
 
+def generator_of(*numbers: int) -> torch.Generator:
+    """A generator for a user's seed and what else it is for, as whole numbers: other ones draw other numbers.
+
+    None draws those that torch does from the seed itself: they may be the weights of a network made with that seed.
+    """
+    return torch.Generator().manual_seed(hash(tuple(map(_distinct, numbers))) % 2**63)
+
+
+def _distinct(number: int) -> int | tuple[int]:
+    """What has a hash of its own for each small number: of -1 and -2 it is the same."""
+    return number if number >= 0 else (~number,)
+
+
 def normal(*shape: int, generator: torch.Generator, like: Float[Tensor, "*_"]) -> Float[Tensor, "..."]:
     """Standard normal numbers in the dtype and on the device of `like`: drawn on the CPU, in single precision."""
     return torch.randn(shape, generator=generator, dtype=torch.float32, device="cpu").to(like)

@@ -7,6 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gnomon.linalg._normal import generator_of
+
 
 @dataclass(frozen=True)
 class Products:
@@ -33,11 +35,5 @@ class Products:
         n, c, _ = self.shape
         vectors = torch.empty(n, count, c, dtype=torch.float32, device="cpu")  # as `gnomon.linalg.normal` draws
         for i, rows in enumerate(vectors):
-            number = hash((_distinct(self.seed), self.first + i, _distinct(draw))) % 2**63
-            rows.normal_(generator=torch.Generator().manual_seed(number))
+            rows.normal_(generator=generator_of(self.seed, self.first + i, draw))
         return vectors.to(self.like)
-
-
-def _distinct(number: int) -> int | tuple[int]:
-    """What has a hash of its own for each small number: of -1 and -2 it is the same."""
-    return number if number >= 0 else (~number,)

@@ -11,7 +11,7 @@ from gnomon._budget import budget_of
 from gnomon._precision import in_single
 from gnomon.autodiff import RTOL, GaussNewtonOperator, LossOperator
 from gnomon.errors import RangeError
-from gnomon.linalg import Estimate, lanczos, normal, size_of, student
+from gnomon.linalg import Estimate, generator_of, lanczos, normal, size_of, student
 from gnomon.measure._estimates import Accuracy, warn_if_inaccurate
 from gnomon.measure._losses import Loss, sample_losses
 
@@ -106,9 +106,9 @@ def trace(name: str, matrix: Matrix, accuracy: Accuracy, memory: int | None, *, 
     space = lanczos(matrix.multiply, like, 0, 0, steps, accuracy.seed)
     inside = space.trace.double()
     value, error, count = inside, torch.zeros_like(inside), 0
-    # In double precision, as squares of what single precision can hold; drawn as in `lanczos`, after its vectors.
+    # In double precision, as squares of what single precision can hold; drawn as in `lanczos`, but others.
     total, squares = torch.zeros_like(inside), torch.zeros_like(inside)
-    generator = torch.Generator().manual_seed(accuracy.seed + 1)
+    generator = generator_of(accuracy.seed, 1)
     while space.passes < p and space.passes + count + BLOCK <= most:
         z = normal(BLOCK, p, generator=generator, like=like)
         z -= (z @ space.basis.mT) @ space.basis

@@ -9,7 +9,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from gnomon.autodiff import Replicas
-from gnomon.linalg import normal
+from gnomon.linalg import generator_of, normal
 
 PRODUCTS = 10
 """Power iterations: these come within a few percent of the largest curvature, with a factor of 16 to spare."""
@@ -56,7 +56,7 @@ class Langevin:
             losses: their losses at the start.
         """
         # Drawn on the CPU in single precision: the same numbers on every device, in every precision.
-        generator = torch.Generator().manual_seed(int(self.seed))
+        generator = generator_of(int(self.seed))
         start = replicas.start
 
         def draw() -> tuple[Tensor, Tensor, Tensor]:

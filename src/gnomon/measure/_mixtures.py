@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from gnomon._budget import budget_of
 from gnomon.autodiff import FEW_OUTPUTS, forward, gradient_kernel, outputs_of
-from gnomon.linalg import Estimate, normal, student
+from gnomon.linalg import Estimate, generator_of, normal, student
 from gnomon.measure._estimates import Accuracy, certain
 
 BLOCK = 16
@@ -77,7 +77,7 @@ def means(
     look: Callable[[Float[Tensor, "c"]], Float[Tensor, "n m"]], like: Float[Tensor, "c"], accuracy: Accuracy
 ) -> Estimate:
     """The mean of `look` over normal vectors, entry by entry, until the error is small relative to the largest."""
-    generator = torch.Generator().manual_seed(accuracy.seed)
+    generator = generator_of(accuracy.seed)
     mean = squares = like.new_zeros((), dtype=torch.float64)
     for count in range(1, accuracy.passes + 1):
         off = look(normal(len(like), generator=generator, like=like)).double() - mean
@@ -107,7 +107,7 @@ def traces(
         like: a row of outputs.
         accuracy: the requested accuracy.
     """
-    generator = torch.Generator().manual_seed(accuracy.seed)
+    generator = generator_of(accuracy.seed)
     total: Tensor | float = 0.0
     for count in range(BLOCK, accuracy.passes + 1, BLOCK):
         total = total + look(normal(len(like), BLOCK, generator=generator, like=like))
