@@ -15,7 +15,7 @@ from gnomon_lab.cli.terminal import Terminal
 from gnomon_lab.watching import file as reading
 from gnomon_lab.watching.answer import answer
 from gnomon_lab.watching.braille import Axis, axis_of_steps, axis_of_values, drawn
-from gnomon_lab.watching.curves import UNMEASURED, Curves
+from gnomon_lab.watching.curves import ABSENT, UNMEASURED, Curves
 from gnomon_lab.watching.file import Followed
 from gnomon_lab.watching.folder import Watched, labelled
 from gnomon_lab.watching.page import SCRIPTS, page
@@ -414,6 +414,24 @@ def test_a_line_is_drawn_from_corner_to_corner():
     assert [place for row in rows for sign, place in row if sign != " "] == [0] * 4
     gap = drawn([(steps, np.array([UNMEASURED, 1.0]))], Axis(0, 1, False), Axis(0, 1, False), 4, 2)
     assert "".join(sign for sign, _ in gap[0]) == "   ⠈"
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_a_line_is_broken_where_there_was_no_number_and_goes_on_where_none_was_read(log):
+    """It was joined across NaN too, which looked like a quantity that was there all along."""
+    steps, flat = np.arange(9), np.ones(9)
+    up = Axis(0.1, 10, True) if log else Axis(0, 2, False)
+
+    def signs(**other):
+        numbers = np.array([other.get(f"at{step}", one) for step, one in enumerate(flat)])
+        rows = drawn([(steps, numbers)], Axis(0, 8, False), up, 9, 1)
+        return "".join("-" if sign != " " else " " for sign, _ in rows[0])
+
+    assert signs() == signs(at3=ABSENT, at4=ABSENT, at5=ABSENT) == "-" * 9
+    assert signs(at3=UNMEASURED, at4=ABSENT, at5=UNMEASURED) == "---   ---"
+    assert signs(at3=UNMEASURED, at5=-math.inf) == "--- - ---"
+    assert signs(at8=UNMEASURED, at0=UNMEASURED) == " ------- "
+    assert signs(at4=0.0) == ("---- ----" if log else "-" * 9)
 
 
 def test_axes_are_logarithmic_where_most_of_it_is_at_one_end():

@@ -51,17 +51,22 @@ def axis_of_values(every: Sequence[Numbers]) -> Axis | None:
 def drawn(
     curves: Sequence[tuple[Steps, Numbers]], across: Axis, up: Axis, width: int, height: int
 ) -> list[list[tuple[str, int]]]:
-    """The rows from the top: for each character its sign, and the place of the last curve in it, -1 without one."""
+    """The rows from the top: for each character its sign, and the place of the last curve in it, -1 without one.
+
+    A line goes on over steps at which its quantity was not read, and is broken where it was no finite number.
+    """
     bits = np.zeros((height, width), int)
     owner = np.full((height, width), -1)
     for place, (steps, numbers) in enumerate(curves):
-        x, y = across.at(steps), up.at(np.where(np.isfinite(numbers), numbers, np.nan))
-        there = np.isfinite(x) & np.isfinite(y)
-        columns = np.rint(x[there] * (2 * width - 1)).astype(int)
-        rows = np.rint((1 - y[there]) * (4 * height - 1)).astype(int)
-        for column, row in _lines(columns, rows):
-            bits[row // 4, column // 2] |= DOTS[column % 2][row % 4]
-            owner[row // 4, column // 2] = place
+        read = ~np.isnan(numbers)  # all but ABSENT
+        x, y = across.at(steps[read]), up.at(np.where(np.isfinite(numbers), numbers, np.nan)[read])
+        for piece in np.split(np.arange(len(y)), np.flatnonzero(np.isnan(y))):
+            there = piece[np.isfinite(x[piece]) & np.isfinite(y[piece])]
+            columns = np.rint(x[there] * (2 * width - 1)).astype(int)
+            rows = np.rint((1 - y[there]) * (4 * height - 1)).astype(int)
+            for column, row in _lines(columns, rows):
+                bits[row // 4, column // 2] |= DOTS[column % 2][row % 4]
+                owner[row // 4, column // 2] = place
     return [
         [(chr(BLANK + bit) if bit else " ", int(place)) for bit, place in zip(line, places, strict=True)]
         for line, places in zip(bits.tolist(), owner.tolist(), strict=True)
