@@ -363,7 +363,7 @@ def test_the_page_is_told_what_changed_alone(tmp_path):
     assert [(run["label"], run["readings"], run["steps"]) for run in first["runs"]] == [
         ("a", 3, [0, 1, 2]), ("b", 3, [0, 1, 2])
     ]  # fmt: skip
-    assert first["runs"][0]["values"] == {"v": [0.333333, None, "-"], "w": [None, 2, None]}
+    assert first["runs"][0]["values"] == {"v": [0.333333333, None, "-"], "w": [None, 2, None]}
     assert (first["reading"], first["there"]) == (False, True)
     with (tmp_path / "b.jsonl").open("a") as written:
         written.write(line(3, v=1e-12))
@@ -373,6 +373,28 @@ def test_the_page_is_told_what_changed_alone(tmp_path):
     assert "values" not in json.loads(answer(watched, then["version"]))["runs"][1]
     later = Watched(tmp_path)
     assert "values" in json.loads(answer(later, then["version"]))["runs"][0], "one that watches again tells all"
+
+
+@pytest.mark.parametrize("precision", [np.float32, np.float64])
+def test_a_quantity_that_hardly_moves_is_told_as_moving(tmp_path, precision):
+    """With six digits for each number it was constant on the page, and moved in the figures and on the terminal."""
+    one = np.spacing(precision(379)) if precision is np.float32 else 1e-10
+    numbers = {
+        "norm": 379 + one * np.arange(41),
+        "after": np.append(1e6, 379 + one * np.arange(40)),  # 1e6 has no place on a logarithmic axis of steps
+        "far": 1.7e308 * np.linspace(-1, 1, 41),
+        "zero": np.zeros(41),
+    }
+    told_apart = {"norm": 41, "after": 41 if precision is np.float32 else 2, "far": 41, "zero": 1}
+    (tmp_path / "a.jsonl").write_text(
+        "".join(line(step, gone=None, **{name: column[step] for name, column in numbers.items()}) for step in range(41))
+    )
+    values = json.loads(answer(Watched(tmp_path)))["runs"][0]["values"]
+    assert {name: len(set(values[name])) for name in numbers} == told_apart
+    for name, column in numbers.items():
+        np.testing.assert_allclose(values[name], column, rtol=1e-8, atol=0)
+    np.testing.assert_allclose(np.diff(values["norm"]), one, rtol=0.05)
+    assert values["gone"] == ["-"] * 41
 
 
 def test_the_answer_stays_small_where_there_are_many_curves(tmp_path, monkeypatch):

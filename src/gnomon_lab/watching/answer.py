@@ -1,13 +1,18 @@
 """What the page is sent: the curves that changed since its last request, with few enough points to draw."""
 
 import json
+import math
 import time
+
+import numpy as np
 
 from gnomon_lab.watching.curves import Numbers
 from gnomon_lab.watching.folder import Curve, Watched
 
 POINTS, FEWEST, MOST = 300_000, 60, 600
 """Points of all curves together, and the fewest and the most of one curve."""
+SINGLE = 9
+"""Digits that tell any two numbers of single precision apart."""
 
 
 def answer(watched: Watched, since: int = 0, *, seconds: float = 1.0) -> str:
@@ -58,5 +63,17 @@ def _content(curve: Curve, points: int, *, numbers: bool) -> str:
 
 
 def _written(column: Numbers) -> str:
-    """The numbers with six digits each; null for none, "-" for NaN or infinity."""
-    return ",".join([f"{number:.6g}" for number in column.tolist()]).replace("nan", "null").replace("inf", '"-"')
+    """The numbers, null for none, "-" for NaN or infinity."""
+    digits = _digits(column[np.isfinite(column)])
+    words = [f"{number:.{digits}g}" for number in column.tolist()]
+    return ",".join(words).replace("nan", "null").replace("inf", '"-"')
+
+
+def _digits(numbers: Numbers) -> int:
+    """How many digits to write: those of single precision, or where these differ by less, four of how far they go.
+
+    On an axis that shows nothing else, numbers that are written alike would look constant.
+    """
+    largest = abs(numbers).max(initial=0)
+    share = float(np.ptp(numbers / largest)) if largest else 0.0  # without the overflow of 1e308 and -1e308
+    return max(SINGLE, 4 - math.floor(math.log10(share))) if share else SINGLE
