@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from matplotlib import pyplot
@@ -54,17 +53,25 @@ def test_steps_and_places_are_whole(step, words):
     assert [*ticks(plot.spectrum(torch.tensor([2.0]))[1].xaxis).values()] == ["1"]
 
 
-def test_a_band_from_zero_ends_at_the_line_and_leaves_the_ticks():
-    samples = [[0.0, 0.0, step, 2 * step] for step in (3.0, 5.0, 9.0)]
-    for _, axes in (
-        filled(samples, (3, 5, 9)).plot(),
-        plot.spectrum(torch.tensor(samples).T, ax=Figure().add_subplot()),
-    ):
-        corners = axes.collections[0].get_paths()[0].vertices
-        means = np.mean(samples, 1)
-        assert corners[:, 1].min() == pytest.approx(means.min())
-        assert corners[:, 1].max() == pytest.approx(np.quantile(samples, 0.75, 1).max())
-        assert [*ticks(axes.yaxis)] == [5, 10]
+def test_a_band_from_zero_ends_where_the_axis_does_and_leaves_the_ticks():
+    """It ended at the line: where the upper quartile is below the mean there was none, and room for it."""
+    samples = torch.tensor([[0.0, 0.0, step, 2 * step] for step in (9.0, 5.0, 3.0)])
+    rare = torch.tensor([[0.0, 0.0, 0.0, step, 40 * step] for step in (9.0, 5.0, 3.0)])
+    for values in (samples, rare):
+        means, high = values.mean(1), values.quantile(0.75, 1)
+        low, most = min(means.min(), high.min()), max(means.max(), high.max())
+        end = low / (most / low) ** 0.05  # with the margin of what is above 0
+        for _, axes in (
+            filled(values.tolist(), (3, 5, 9)).plot(),
+            plot.spectrum(values.T, ax=Figure().add_subplot()),
+            plot.quantities({"values": values.T}),
+        ):
+            corners = axes.collections[0].get_paths()[0].vertices
+            assert axes.get_ylim()[0] == corners[:, 1].min() == pytest.approx(end)
+            assert corners[:, 1].max() == pytest.approx(high.max())
+            assert values is rare or [*ticks(axes.yaxis)] == [5, 10]
+            axes.autoscale_view()
+            assert axes.get_ylim()[0] == corners[:, 1].min()
 
 
 def test_where_all_samples_are_zero_the_band_has_a_gap():

@@ -1,5 +1,6 @@
 """A quantity against the step of training, as numbers and as a line with its band."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,9 +8,11 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from gnomon.errors import RangeError
-from gnomon.plot import _legend
+from gnomon.plot import _legend, style
 from gnomon.plot._drawn import Series
 from gnomon.plot._values import Numbers, numbers
+
+Look = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -28,12 +31,9 @@ class Curve:
     band: tuple[Numbers, Numbers] | None
 
     def above_zero(self) -> "Curve":
-        """What a logarithmic axis can show: a gap for everything else, and a band that ends at the line."""
-        means = positive(self.means)
-        if self.band is None:
-            return Curve(self.steps, means, None)
-        low, high = map(positive, self.band)
-        return Curve(self.steps, means, (np.where(np.isnan(low), np.fmin(means, high), low), high))
+        """What a logarithmic axis can show: NaN for everything else."""
+        low, high = map(positive, self.band or (self.means, self.means))
+        return Curve(self.steps, positive(self.means), None if self.band is None else (low, high))
 
     def where(self, kept: Any) -> "Curve":  # noqa: ANN401 - a mask of NumPy's
         """The curve at these steps only."""
@@ -62,11 +62,28 @@ def of_history(history: Series, name: str) -> Curve:
     return Curve(steps, means, None if shares else (low, high)).where(read)
 
 
-def draw(axes: Axes, own: Curve, look: dict[str, Any], name: str, *, band: bool = True) -> None:
-    """The line, with dots where it has a single point, and its band."""
-    if band and own.band is not None:
-        axes.fill_between(own.steps, *own.band, color=look["color"], alpha=0.16, linewidth=0)
-    axes.plot(own.steps, own.means, **look, **dots(own.means), label=_legend.label(name))
+def draw(axes: Axes, curves: Collection[tuple[Curve, Look, str]], *, log: bool, ticks: int = 6) -> None:
+    """The lines, by their looks and names, the value axis with at most so many steps, and the bands.
+
+    A line without a marker in its look has dots where it has a single point. What a logarithmic axis cannot show is a
+    gap, and a band whose lower quartile is not above 0 ends at the lower end of the axis.
+    """
+    shown = [(own.above_zero() if log else own, look, name) for own, look, name in curves]
+    for own, look, name in shown:
+        for edge in own.band or ():
+            axes.update_datalim(np.stack([own.steps, edge], 1)[np.isfinite(edge)])
+        marks = {} if "marker" in look else dots(own.means)
+        axes.plot(own.steps, own.means, **look, **marks, label=_legend.label(name))
+    style.values(axes, ticks, log=log)
+    floor = min(axes.get_ylim())
+    for own, look, _ in shown:
+        if own.band is not None:
+            low, high = own.band
+            band = axes.fill_between(
+                own.steps, np.where(np.isnan(low), floor, low), high, color=look["color"], alpha=0.16, linewidth=0
+            )
+            if np.isnan(low).any():
+                band.sticky_edges.y.append(floor)  # the axis still ends there
 
 
 def dots(values: Numbers) -> dict[str, Any]:

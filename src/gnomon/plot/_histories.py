@@ -1,7 +1,6 @@
 """Several quantities while one network trains, or several, with one panel per quantity."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,7 +8,7 @@ from matplotlib.figure import Figure
 
 from gnomon.errors import EmptyError, public
 from gnomon.plot import style
-from gnomon.plot._curves import Curve, draw, of_history
+from gnomon.plot._curves import Curve, Look, draw, of_history
 from gnomon.plot._drawn import Series
 from gnomon.plot._values import Numbers, require
 
@@ -84,7 +83,7 @@ def _together(axes: Axes, panels: dict[str, Lines], log: Collection[str]) -> tup
     return axes.figure.figure, axes
 
 
-def _looks(panels: dict[str, Lines], several: bool) -> dict[tuple[str, str], dict[str, Any]]:
+def _looks(panels: dict[str, Lines], several: bool) -> dict[tuple[str, str], Look]:
     """How each line is drawn in all panels: each run has a colour, and its splits and layers have dashes.
 
     With a single run, each layer has a colour and each split its dashes. Where this would give two lines the same look,
@@ -102,15 +101,13 @@ def _looks(panels: dict[str, Lines], several: bool) -> dict[tuple[str, str], dic
     return dict(zip(keys, looks, strict=True))
 
 
-def _draw(axes: Axes, lines: list[tuple[Curve, dict[str, Any], str]], steps: Numbers, *, log: bool) -> None:
+def _draw(axes: Axes, lines: list[tuple[Curve, Look, str]], steps: Numbers, *, log: bool) -> None:
     """The lines, their axes, of which that of the steps has room for all of these, and the grid."""
     log = log and any((curve.means > 0).any() for curve, *_ in lines)
     if len(steps):
         first = steps[steps > 0].min(initial=np.inf)
         style.steps(axes, first, steps.max(), zero=bool((steps <= 0).any()))
-    for curve, look, name in lines:
-        draw(axes, curve.above_zero() if log else curve, look, name)
-    style.values(axes, 5, log=log)
+    draw(axes, lines, log=log, ticks=5)
     style.frame(axes)
 
 

@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from gnomon._words import number
-from gnomon.plot import _legend, style
-from gnomon.plot._curves import Curve, dots
+from gnomon.plot import style
+from gnomon.plot._curves import Curve, Look, draw
 from gnomon.plot._histogram import histogram
 from gnomon.plot._images import images
 from gnomon.plot._kernel import in_colours
@@ -135,6 +135,7 @@ def lines(axes: Axes, panel: Panel) -> None:
     start = 0 if axis == "k" else 1
     log = panel.log or (axis not in PLACES and all(falling(value) for value in panel.held.values()))
     log = log and any((value > 0).any() for value in panel.held.values())
+    curves: list[tuple[Curve, Look, str]] = []
     most = 1
     for place, (name, value) in enumerate(panel.held.items()):
         rows = numbers(value.reshape(-1, value.shape[-1]))
@@ -144,17 +145,13 @@ def lines(axes: Axes, panel: Panel) -> None:
         low, means, high = np.full((3, rows.shape[1]), np.nan)
         low[with_some], high[with_some] = np.nanquantile(rows[:, with_some], [0.25, 0.75], axis=0)
         means[with_some] = np.nanmean(rows[:, with_some], axis=0)
-        own = Curve(where, means, (low, high) if len(rows) > 1 else None)
-        own = own.above_zero() if log else own
-        if not np.isfinite(own.means).any():
+        if not (means > 0 if log else with_some).any():
             continue
-        if own.band is not None:
-            axes.fill_between(where, *own.band, color=style.colour(place), alpha=0.16, linewidth=0)
-        look = style.line(place) | ({"linestyle": ""} if axis in LOOSE else {})
-        marks = {"marker": "o"} if axis in LOOSE or len(where) <= 12 else dots(own.means)
-        axes.plot(where, own.means, **look, **marks, markersize=5, label=_legend.label(name))
+        look = style.line(place) | ({"linestyle": ""} if axis in LOOSE else {}) | {"markersize": 5}
+        marks = {"marker": "o"} if axis in LOOSE or len(where) <= 12 else {}
+        curves.append((Curve(where, means, (low, high) if len(rows) > 1 else None), look | marks, name))
         most = max(most, len(where))
-    style.values(axes, 5, log=log)
+    draw(axes, curves, log=log, ticks=5)
     axes.xaxis.set_major_locator(style.whole(min(8, most)))
     axes.set_xlabel(PLACES.get(axis, "k"))
     style.frame(axes)

@@ -41,15 +41,13 @@ def spectrum(
         EmptyError: if there are none.
         RangeError: at NaN or infinity, or if no value of one of them is above 0 and the axis is logarithmic.
     """
-    curves = {name: curve(own) for name, own in by_name(values).items()}
+    curves = {name: curve(own, band=band) for name, own in by_name(values).items()}
     if not curves:
         raise EmptyError("values", "some", "none", "Pass those of one matrix.")
     if log_y and (largest := min(own.means.max() for own in curves.values())) <= 0:
         raise RangeError("values", "some above 0", f"at most {largest:.4g}", "Draw them with log_y=False.")
     with style.canvas(ax, names=[*curves]) as (figure, axes):
-        for place, (name, own) in enumerate(curves.items()):
-            draw(axes, own.above_zero() if log_y else own, style.line(place), name, band=band)
-        style.values(axes, log=log_y)
+        draw(axes, [(own, style.line(place), name) for place, (name, own) in enumerate(curves.items())], log=log_y)
         most = max(len(own.steps) for own in curves.values())
         axes.xaxis.set_major_locator(style.whole(min(8, most)))
         style.frame(axes)
@@ -58,8 +56,8 @@ def spectrum(
     return figure, axes
 
 
-def curve(values: Tensor) -> Curve:
-    """The mean over the samples against the place, with the quartiles if there are several samples."""
+def curve(values: Tensor, *, band: bool) -> Curve:
+    """The mean over the samples against the place, with the quartiles of several samples if these are asked for."""
     tensors(values=values)
     _checks.samples(1, values=values)
     _checks.entries(values=values)
@@ -67,4 +65,4 @@ def curve(values: Tensor) -> Curve:
     rows = numbers(values).reshape(-1, values.shape[-1])
     places = np.arange(1.0, rows.shape[1] + 1)
     low, high = np.quantile(rows, [0.25, 0.75], 0)
-    return Curve(places, rows.mean(0), (low, high) if len(rows) > 1 else None)
+    return Curve(places, rows.mean(0), (low, high) if band and len(rows) > 1 else None)
