@@ -1,7 +1,9 @@
 """Ticks of gnomon.plot: enough of them, told apart, and as numbers are written."""
 
 import math
+from itertools import product
 
+import numpy as np
 import pytest
 import torch
 from matplotlib import pyplot
@@ -44,6 +46,33 @@ def test_equal_values_lie_between_ticks_of_a_logarithmic_axis(value, count):
         assert max(found) >= 0.999999 * value
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [
+        (0.36, 1.79, ["0.5", "1", "1.5"]),
+        (4.15, 12.6, ["5", "7.5", "10", "12.5"]),
+        (0.0011, 0.0027, ["0.0015", "0.002", "0.0025"]),
+        (6.0, 90.0, ["10", "20", "50", "100"]),
+        (1.2, 88.0, ["1", "2", "5", "10", "20", "50", "100"]),
+        (1.3, 700.0, ["1", "10", "100"]),
+    ],
+)
+def test_a_logarithmic_axis_has_three_ticks_by_which_it_can_be_told(low, high, words):
+    """With two of them, as at 0.5 and 1, it looked like a linear one."""
+    for _, axes in (filled([low, high]).plot(), plot.spectrum(torch.tensor([high, low], dtype=torch.float64))):
+        assert [*ticks(axes.yaxis).values()] == words
+
+
+def test_a_logarithmic_axis_of_any_length_has_three_ticks():
+    axes = Figure().add_subplot()
+    for start, length in product(np.geomspace(1, 8, 3), np.geomspace(1.05, 2e4, 15)):
+        axes.clear()
+        axes.plot([start, start * length])
+        plot.style.values(axes, 5, log=True)
+        low, high = axes.get_ylim()
+        assert 3 <= sum(low <= place <= high for place in axes.yaxis.get_majorticklocs()) <= 9
+
+
 @pytest.mark.parametrize(("step", "words"), [(0, ["0"]), (1, ["1"]), (100, ["95", "100", "105"])])
 def test_steps_and_places_are_whole(step, words):
     assert [*ticks(filled([1.0], [step]).plot()[1].xaxis).values()] == words
@@ -69,7 +98,7 @@ def test_a_band_from_zero_ends_where_the_axis_does_and_leaves_the_ticks():
             corners = axes.collections[0].get_paths()[0].vertices
             assert axes.get_ylim()[0] == corners[:, 1].min() == pytest.approx(end)
             assert corners[:, 1].max() == pytest.approx(high.max())
-            assert values is rare or [*ticks(axes.yaxis)] == [5, 10]
+            assert values is rare or [*ticks(axes.yaxis)] == [2.5, 5, 7.5, 10]
             axes.autoscale_view()
             assert axes.get_ylim()[0] == corners[:, 1].min()
 
@@ -78,7 +107,7 @@ def test_where_all_samples_are_zero_the_band_has_a_gap():
     values = [[1.0, 2.0, 3.0], [0.0, 0.0, 0.0], [1.0, 2.0, 3.0], [2.0, 3.0, 4.0]]
     _, axes = filled(values).plot()
     assert axes.dataLim.y0 > 0
-    assert [*ticks(axes.yaxis)] == [2, 3]
+    assert [*ticks(axes.yaxis)] == [1.5, 2, 2.5, 3, 3.5]
 
 
 def test_ticks_have_as_many_digits_as_tell_them_apart():

@@ -19,6 +19,10 @@ PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7
 """Okabe and Ito's colour-blind-safe palette, without its yellow, too pale for a line on white."""
 ROUND = (1, 2, 2.5, 5, 10)
 """Steps from tick to tick."""
+BETWEEN = (1.0, 2.0, 5.0)
+"""Ticks of a short logarithmic axis, times the powers of ten."""
+FEWEST = 3
+"""Ticks by which a logarithmic axis is told from a linear one: two of them are any distance apart."""
 DASHES: tuple[Any, ...] = ("-", (0, (4, 2)), (0, (1, 1.4)), (0, (6, 2, 1, 2)))
 INK, MUTED, GRID, AXIS = "#1f2933", "#5b6875", "#e3e7ec", "#b8c0ca"
 DIVERGING = ("#2166ac", "#92c5de", "#f7f7f7", "#f4a582", "#b2182b")
@@ -201,18 +205,23 @@ def whole(ticks: int) -> Locator:
 
 
 def values(axes: Axes, ticks: int = 6, *, log: bool) -> None:
-    """The value axis, logarithmic over what is drawn, or linear in at most so many steps."""
-    if log:
-        logarithmic(axes, "y", *axes.dataLim.intervaly)
-    else:
+    """The value axis, logarithmic over what is drawn with at least three ticks, or linear in at most so many steps."""
+    if not log:
         linear(axes, "y", ticks)
+        return
+    ends = axes.dataLim.intervaly
+    logarithmic(axes, "y", *ends)
+    low, high = sorted(axes.get_ylim())
+    if sum(low <= tick <= high for tick in axes.yaxis.get_majorticklocs()) < FEWEST:
+        closer = MaxNLocator(4, steps=ROUND, min_n_ticks=FEWEST) if few(*ends) else LogLocator(subs=BETWEEN)
+        axes.yaxis.set_major_locator(closer)
 
 
 def locator(low: float | int, high: float | int) -> Locator:
     """The ticks of a logarithmic scale from `low` to `high`: powers of ten; where these are few, 2 and 5 times them."""
     if short(low, high):
         return MaxNLocator(4, steps=ROUND)
-    return LogLocator(base=10, subs=(1.0, 2.0, 5.0) if few(low, high) else (1.0,), numticks=8)
+    return LogLocator(base=10, subs=BETWEEN if few(low, high) else (1.0,), numticks=8)
 
 
 class Plain(Formatter):
