@@ -11,7 +11,7 @@ import torch.distributed
 from torch import Tensor, nn
 
 from gnomon.errors import UnsupportedModuleError
-from gnomon.probe._snapshot import put_back_items
+from gnomon.probe._containers import put_back_items
 
 T = TypeVar("T")
 PutBack = Callable[[], object]

@@ -1,20 +1,18 @@
 """What forward passes do in addition to computing outputs, and what a reading would not restore."""
 
 import random
-import sys
 from collections import deque
-from collections.abc import Callable, Set
-from functools import partial
-from types import FunctionType, MethodType, ModuleType
+from collections.abc import Callable
+from types import MethodType, ModuleType
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
 from gnomon._warn import warn
 from gnomon.errors import UnsupportedModuleError
-from gnomon.probe._functions import LIBRARIES
+from gnomon.probe._containers import ATOMS
+from gnomon.probe._functions import FUNCTIONS, LIBRARIES, foreign, of
 from gnomon.probe._generators import state_of
-from gnomon.probe._snapshot import ATOMS
 
 T = TypeVar("T")
 CONTAINERS = (list, tuple, set, frozenset, deque)
@@ -70,19 +68,9 @@ def held(model: nn.Module) -> dict[str, Any]:
 
 def unseen(value: object) -> bool:
     """Whether a value has attributes, which `Snapshot` does not look into."""
-    known = (nn.Module, Tensor, ModuleType, FunctionType, partial, random.Random)
+    known = (nn.Module, Tensor, ModuleType, *FUNCTIONS, random.Random)
     seen = type(value) in ATOMS or isinstance(value, known)
     return not seen and hasattr(value, "__dict__") and not of(type(value), LIBRARIES)
-
-
-def foreign(kind: type) -> bool:
-    """Whether a class is not one of Python's, NumPy's or torch's."""
-    return not of(kind, sys.stdlib_module_names | LIBRARIES)
-
-
-def of(kind: type, packages: Set[str]) -> bool:
-    """Whether a class is of one of these packages."""
-    return kind.__module__.partition(".")[0] in packages
 
 
 def contents(value: object) -> list[Any]:

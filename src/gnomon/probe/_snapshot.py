@@ -1,41 +1,39 @@
 """What a network holds, noted before a reading and restored after it, bit for bit."""
 
-import operator
-from collections import Counter, OrderedDict, defaultdict, deque
+import math
 from collections.abc import Callable, Collection
 from functools import partial
-from types import BuiltinFunctionType, FunctionType, MethodType, NoneType
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.nn.parameter import is_lazy
 
 from gnomon.errors import UnsupportedModuleError
-from gnomon.probe._functions import held_by
-from gnomon.probe._generators import GENERATORS, generator_as_it_is
+from gnomon.probe._containers import ATOMS, container_as_it_is, entries, put_back_items, same_items
+from gnomon.probe._functions import FUNCTIONS
+from gnomon.probe._generators import generator_as_it_is
+from gnomon.probe._held import reached
 
-ATOMS = frozenset(
-    {NoneType, bool, int, float, complex, str, bytes, type, torch.dtype, torch.device, torch.Size}
-    | {BuiltinFunctionType, MethodType}
-)
-"""What cannot change, or is not part of the network's state."""
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """By the bytes of a number, the type that compares it bit by bit: 0.0 is not -0.0, and NaN equals itself."""
 KERNELS = "transformers.modeling_utils"
 """Where `train` and `eval` are defined that do more than switch modes only if `use_kernels` is set."""
+MOST_BYTES = 2**26
+"""How many bytes of tensors and arrays that functions hold are kept by value, which each reading copies."""
 NOTHING = object()
 
 
 class Snapshot:
     """A network's state: modes, attributes of its modules, including containers and generators, and tensors.
 
-    Buffers, plain tensors and NumPy arrays of numbers are kept by value, and so are the generators and the parts of
-    containers that functions enclose, such as hooks. Parameters are kept by value if their module acts on `train` or
+    Buffers, plain tensors and NumPy arrays of numbers are kept by value, and so is what functions hold, such as hooks:
+    the variables that they enclose, their attributes, and the containers, generators, tensors and arrays among these
+    and among the global variables that they name. Parameters are kept by value if their module acts on `train` or
     `eval`, as modules that merge weights do, or if requested, and so are their gradients; for the others their location
-    in memory is kept, which costs nothing. What modules keep in objects of other kinds, or outside of them, is not
-    seen.
+    in memory is kept, which costs nothing. What is kept in objects of other kinds is not seen.
 
     Args:
         model: the network.
@@ -66,7 +64,7 @@ class Snapshot:
         self._by_value = self._acting | {
             place for place, name in self._names.items() if parameters is None or name in parameters
         }
-        self._note([*self.modes, *model.parameters(), *model.buffers()])
+        self._note_held(self._note([*self.modes, *model.parameters(), *model.buffers()]))
         for parameter in model.parameters():
             self._note_gradient(parameter)
 
@@ -97,41 +95,47 @@ class Snapshot:
                 put_back()
         self._done = True
 
-    def _note(self, waiting: list[Any]) -> None:
+    def _note(self, waiting: list[Any]) -> list[object]:
+        """Notes what modules and containers hold; returns the functions among it."""
         seen: set[int] = set()
+        functions: list[object] = []
         while waiting:
             value = waiting.pop()
             if type(value) in ATOMS or id(value) in seen:
                 continue
             seen.add(id(value))
-            inside = self._note_container(value)
-            if isinstance(value, nn.Module):
-                attributes = vars(value)
-                self._others.append(partial(put_back_attributes, attributes, attributes.copy()))
-                inside = attributes.values()
-            elif isinstance(value, Tensor):
+            if isinstance(value, Tensor):
                 self._note_tensor(value)
-            elif isinstance(value, FunctionType | partial):  # such as a hook, which may enclose whatever there is
-                inside = [each for each in held_by(value) if isinstance(each, (*GENERATORS, FunctionType, partial))]
-                for each in held_by(value):
-                    self._note_container(each)
-            elif isinstance(value, np.ndarray) and value.flags.writeable and not value.dtype.hasobject:
-                self._others.append(partial(np.copyto, value, value.copy()))
-            elif put_back := generator_as_it_is(value):
-                self._others.append(put_back)
+            elif isinstance(value, FUNCTIONS):
+                functions.append(value)
+            else:
+                self._note_other(value)
+            inside = vars(value).values() if isinstance(value, nn.Module) else entries(value)
             if not ATOMS.issuperset(map(type, inside)):  # Long lists of numbers are not walked.
                 waiting.extend(inside)
+        return functions
 
-    def _note_container(self, value: object) -> Collection[Any]:
-        """Notes what a container holds, and returns it; of anything else nothing."""
-        if isinstance(value, dict) and type(value) in (dict, OrderedDict, defaultdict, Counter):
-            self._others.append(partial(put_back_items, value, value.copy()))
-            return value.values()
-        if isinstance(value, list | deque):
-            self._others.append(partial(put_back_parts, value, [*value]))
-        elif type(value) is set:
-            self._others.append(partial(put_back_members, value, value.copy()))
-        return value if isinstance(value, list | deque | set | tuple | frozenset) else ()
+    def _note_other(self, value: object) -> None:
+        if isinstance(value, nn.Module):
+            self._others.append(partial(put_back_attributes, vars(value), vars(value).copy()))
+        elif isinstance(value, np.ndarray):
+            if value.flags.writeable and not value.dtype.hasobject:
+                self._others.append(partial(np.copyto, value, value.copy()))
+        elif put_back := container_as_it_is(value) or generator_as_it_is(value):
+            self._others.append(put_back)
+
+    def _note_held(self, functions: list[object]) -> None:
+        """Notes what functions hold, such as hooks: of modules nothing, and of tensors as much as is cheap to copy."""
+        left = float(MOST_BYTES)
+        for value in reached(functions):
+            size = size_of(value)
+            if size > left or isinstance(value, nn.Module):
+                continue
+            left -= size
+            if isinstance(value, Tensor):
+                self._note_tensor(value)
+            else:
+                self._note_other(value)
 
     def _note_tensor(self, tensor: Tensor) -> None:
         by_value = id(tensor) in self._by_value or not isinstance(tensor, nn.Parameter)
@@ -209,6 +213,14 @@ def put_back_hooks(parameter: nn.Parameter, hooks: dict[Any, Any] | None, before
         put_back_items(hooks, before)
 
 
+def size_of(value: object) -> float:
+    """The bytes of a tensor or array; infinite if it is not a plain one that can be copied, zero if it is neither."""
+    if isinstance(value, Tensor):
+        plain = type(value) is Tensor and value.layout is torch.strided and not value.is_nested
+        return value.nbytes if plain and not is_functorch_wrapped_tensor(value) else math.inf
+    return value.nbytes if isinstance(value, np.ndarray) else 0
+
+
 def acts(module: nn.Module) -> bool:
     """Whether a module has its own `train` or `eval`, which may change its parameters."""
     kind = type(module)
@@ -240,33 +252,3 @@ def put_back_attributes(there: dict[str, Any], before: dict[str, Any]) -> None:
     for name, value in before.items():
         if there.get(name, NOTHING) is not value:
             there[name] = value
-
-
-def put_back_items(there: dict[Any, Any], before: dict[Any, Any]) -> None:
-    """Restores what was in a mapping, in its order."""
-    if not same_items(there, before):
-        there.clear()
-        there.update(before)
-
-
-def put_back_parts(there: list[Any] | deque[Any], before: list[Any]) -> None:
-    """Restores what was in a sequence."""
-    if len(there) != len(before) or not all(map(operator.is_, there, before)):
-        there.clear()
-        there.extend(before)
-
-
-def put_back_members(there: set[Any], before: set[Any]) -> None:
-    """Restores what was in a set."""
-    if there != before:
-        there.clear()
-        there.update(before)
-
-
-def same_items(one: dict[Any, Any], other: dict[Any, Any]) -> bool:
-    """Whether two mappings hold the same objects, in the same order."""
-    return (
-        len(one) == len(other)
-        and all(map(operator.is_, one, other))
-        and all(map(operator.is_, one.values(), other.values()))
-    )

@@ -175,7 +175,7 @@ def of_classes(outputs: Tensor) -> int:
 
 def layer_before(network: nn.Module, x: Shaped[Tensor, "n *d"], outputs: Float[Tensor, "n *c"]) -> str | None:
     """The layer whose outputs a softmax, or its logarithm, turns into these; None if there is no such layer."""
-    last: str | None = None  # no list, whose entries a reading would put back
+    last: str | None = None
     of_probabilities = bool(outputs.min() >= 0)
 
     def note(name: str, output: object) -> None:
@@ -186,14 +186,11 @@ def layer_before(network: nn.Module, x: Shaped[Tensor, "n *d"], outputs: Float[T
             if not torch.equal(output, outputs) and torch.allclose(after, outputs, atol=CLOSE):
                 last = name
 
-    handles = [
-        module.register_forward_hook(lambda module, inputs, output, name=name: note(name, output), prepend=True)
-        for name, module in network.named_modules()
-        if name
-    ]
-    try:
-        tried(network, x)
-    finally:
-        for handle in handles:
-            handle.remove()
-    return last
+    def watched() -> str | None:
+        for name, module in network.named_modules():
+            if name:
+                module.register_forward_hook(lambda module, inputs, output, name=name: note(name, output), prepend=True)
+        network(x)
+        return last
+
+    return in_eval_mode(network, watched, None)[0]  # which removes the hooks
