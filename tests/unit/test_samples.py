@@ -616,6 +616,55 @@ class Global(Dataset):
         return X[i].float() + torch.rand(1, generator=GENERATOR), LABELS[i]
 
 
+def by_another_function(x):
+    return with_a_global_generator(x)
+
+
+def by_a_global_object(x):
+    return DRAWS(x)
+
+
+def collate_with_a_global_generator(batch):
+    """Whose comprehension is, until Python 3.12, a function of its own."""
+    x, labels = zip(*batch, strict=True)
+    return torch.stack([part + torch.rand(1, generator=GENERATOR) for part in x]), torch.stack(labels)
+
+
+class Module(nn.Module):
+    def __init__(self, draws):
+        super().__init__()
+        self.draws = draws
+
+    def forward(self, x):
+        return self.draws(x)
+
+
+class PrivateSlots:
+    __slots__ = ("__draws",)
+
+    def __init__(self, draws):
+        self.__draws = draws
+
+    def __call__(self, x):
+        return self.__draws(x)
+
+
+class OfItsClass:
+    draws = Draws()
+
+    def __call__(self, x):
+        return self.draws(x)
+
+
+class Static:
+    @staticmethod
+    def __call__(x):
+        return with_a_global_generator(x)
+
+
+DRAWS = Draws()
+
+
 class Transformed(Dataset):
     def __init__(self, transform):
         self.transform, self.many = transform, [[0]] * 20_000
@@ -640,15 +689,30 @@ class Transformed(Dataset):
         lambda draws: DataLoader(Transformed(Slots(draws)), 4),
         lambda draws: DataLoader(Transformed(with_a_global_generator), 4),
         lambda draws: DataLoader(Global(), 4),
+        lambda draws: DataLoader(Transformed(by_another_function), 4),
+        lambda draws: DataLoader(Transformed(by_a_global_object), 4),
+        lambda draws: DataLoader(
+            [(x.float(), label) for x, label in zip(X[:12], LABELS, strict=False)],
+            4,
+            collate_fn=collate_with_a_global_generator,
+        ),
+        lambda draws: DataLoader(Transformed(Module(draws)), 4),
+        lambda draws: DataLoader(Transformed(PrivateSlots(draws)), 4),
+        lambda draws: DataLoader(Transformed(OfItsClass()), 4),
+        lambda draws: DataLoader(Transformed(Static()), 4),
+        lambda draws: DataLoader(Transformed(lambda x, draw=draws.numpy[1].rand: x.float() + draw()), 4),
     ],
     ids=[
         *("transform", "wrappers", "collate", "method", "partial", "closure", "default", "slots"),
-        *("global", "global in a method"),
+        *("global", "global in a method", "global in another function", "global object", "global in a comprehension"),
+        *("module", "private slots", "class attribute", "static method", "generator's method"),
     ],
 )
 def test_generators_that_any_object_of_the_data_holds_are_restored(build):
     def drawn(probed):
         GENERATOR.manual_seed(0)
+        DRAWS.__init__()
+        OfItsClass.draws.__init__()
         data = build(Draws())
         if probed:
             Probe(nn.Linear(5, 3), data, [accuracy]).read()

@@ -11,8 +11,8 @@ LIBRARIES = frozenset({"torch", "numpy", "gnomon"})
 """Packages whose objects and functions are known."""
 INSTALLED = ("site-packages", "dist-packages")
 """Folders whose functions are not the user's own."""
-FUNCTIONS = (FunctionType, partial, MethodType, BuiltinFunctionType)
-"""Functions, and what binds them."""
+FUNCTIONS = (FunctionType, partial, MethodType, BuiltinFunctionType, staticmethod, classmethod, property)
+"""Functions, and what binds them or leads to them."""
 
 
 def held_by(function: object) -> list[object]:
@@ -26,7 +26,7 @@ def held_by(function: object) -> list[object]:
     if isinstance(function, partial):
         return [function.func, *function.args, *function.keywords.values()]
     if not isinstance(function, FunctionType):
-        return [getattr(function, name, None) for name in ("__self__", "__func__")]
+        return [getattr(function, name, None) for name in ("__self__", "__func__", "fget")]
     if not foreign(function):
         return []
     code, variables = function.__code__, function.__globals__

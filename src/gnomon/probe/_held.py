@@ -2,7 +2,9 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from types import CellType, FunctionType, ModuleType
+from contextlib import suppress
+from types import CellType, MemberDescriptorType, ModuleType
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -46,11 +48,21 @@ def inside_of(value: object) -> list[object]:
 
 
 def of_object(value: object) -> list[object]:
-    """An object's attributes, and the methods of its classes."""
-    held = [*getattr(value, "__dict__", {}).values()]
+    """An object's attributes, and those of its classes, such as methods and generators."""
+    held = [*attributes(value).values()]
     for kind in filter(foreign, type(value).__mro__):
-        slots = vars(kind).get("__slots__", ())
-        names = [slots] if isinstance(slots, str) else slots
-        held += [getattr(value, name) for name in names if hasattr(value, name)]
-        held += [each for each in vars(kind).values() if isinstance(each, FunctionType)]
+        held += vars(kind).values()
     return held
+
+
+def attributes(value: object) -> dict[str, Any]:
+    """An object's attributes by name, also those in slots, private ones too."""
+    found: dict[str, Any] = {}
+    for kind in type(value).__mro__:
+        slots = {name: slot for name, slot in vars(kind).items() if isinstance(slot, MemberDescriptorType)}
+        for name, slot in slots.items() if foreign(kind) else ():
+            with suppress(AttributeError):  # It has no value.
+                found[name] = slot.__get__(value)
+    with suppress(AttributeError):  # There are slots only. Not by `getattr`, which may call a method of the user's.
+        found |= object.__getattribute__(value, "__dict__")
+    return found
