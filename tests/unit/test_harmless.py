@@ -5,6 +5,7 @@ import functools
 import random
 import sys
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from torch import nn
 from torch.backends import cuda as attention
 from torch.nn import functional
 from torch.utils import checkpoint
+from torch.utils.data import DataLoader, Dataset
 
 import gnomon
 from gnomon import Probe, accuracy, jacobian_norm, nc1
@@ -647,6 +649,38 @@ def test_entries_of_a_list_of_another_kind_are_as_before():
     model.register_forward_pre_hook(lambda module, inputs: module.seen.append(2))
     Probe(model, X, [jacobian_norm]).read()
     assert model.seen == [1]
+
+
+class Refusing:
+    """Its only slot is empty, and what it does not have raises."""
+
+    __slots__ = ("handle",)
+
+    def __getattr__(self, name):
+        raise OSError("closed")
+
+
+def dead():
+    return weakref.proxy(Kept())
+
+
+@pytest.mark.parametrize("build", [random.SystemRandom, Refusing, dead], ids=["system", "refusing", "dead"])
+def test_objects_without_a_state_are_left_alone(build):
+    """In the network and in the data."""
+
+    class Held(Dataset):
+        def __init__(self):
+            self.held = build()
+
+        def __len__(self):
+            return 9
+
+        def __getitem__(self, i):
+            return X[i], LABELS[i]
+
+    model = nn.Linear(4, 3)
+    vars(model)["held"] = build()  # torch itself would look at a dead reference
+    Probe(model, DataLoader(Held(), 3), [accuracy]).read()
 
 
 class Switching(nn.Linear):

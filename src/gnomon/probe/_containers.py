@@ -7,11 +7,15 @@ from collections.abc import Callable, Collection
 from functools import partial
 from types import CellType, NoneType
 from typing import Any
+from weakref import CallableProxyType, ProxyType
 
 import torch
 
-ATOMS = frozenset({NoneType, bool, int, float, complex, str, bytes, type, torch.dtype, torch.device, torch.Size})
-"""What cannot change, or is not part of the network's state."""
+ATOMS = frozenset(
+    {NoneType, bool, int, float, complex, str, bytes, type, torch.dtype, torch.device, torch.Size}
+    | {ProxyType, CallableProxyType}
+)
+"""What cannot change, or is not part of the network's state, such as what it has a weak reference to."""
 BASES: tuple[Any, ...] = (OrderedDict, dict, list, deque, set, tuple, frozenset)
 """Python's containers."""
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 GENERATORS = (torch.Generator, random.Random, np.random.RandomState, np.random.Generator)
-"""Their kinds."""
+"""Their kinds. `random.SystemRandom` is one without a state, and draws nothing that could be drawn again."""
 
 
 def generator_as_it_is(value: object) -> Callable[[], object] | None:
@@ -15,7 +15,7 @@ def generator_as_it_is(value: object) -> Callable[[], object] | None:
     if isinstance(value, torch.Generator):
         drawn = value.get_state()
         return lambda: value.set_state(drawn)
-    if isinstance(value, random.Random):
+    if isinstance(value, random.Random) and not isinstance(value, random.SystemRandom):
         state = value.getstate()
         return lambda: value.setstate(state)
     if isinstance(value, np.random.RandomState):
@@ -31,7 +31,7 @@ def state_of(value: object) -> str | None:
     """A generator's state, to be compared; None if the value is not one."""
     if isinstance(value, torch.Generator):
         return str(value.get_state().tolist())
-    if isinstance(value, random.Random):
+    if isinstance(value, random.Random) and not isinstance(value, random.SystemRandom):
         return str(value.getstate())
     if isinstance(value, np.random.RandomState):
         return str(value.get_state())

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from gnomon._warn import warn
 from gnomon.errors import UnsupportedModuleError
-from gnomon.probe._containers import ATOMS
+from gnomon.probe._containers import ATOMS, BASES
 from gnomon.probe._functions import FUNCTIONS, LIBRARIES, foreign, of
 from gnomon.probe._generators import state_of
+from gnomon.probe._held import attributes
 
 T = TypeVar("T")
 CONTAINERS = (list, tuple, set, frozenset, deque)
@@ -67,16 +68,15 @@ def held(model: nn.Module) -> dict[str, Any]:
 
 
 def unseen(value: object) -> bool:
-    """Whether a value has attributes, which `Snapshot` does not look into."""
-    known = (nn.Module, Tensor, ModuleType, *FUNCTIONS, random.Random)
-    seen = type(value) in ATOMS or isinstance(value, known)
-    return not seen and hasattr(value, "__dict__") and not of(type(value), LIBRARIES)
+    """Whether a value may have attributes, which `Snapshot` does not look into."""
+    known = (nn.Module, Tensor, ModuleType, *FUNCTIONS, *BASES, random.Random)
+    return not (type(value) in ATOMS or isinstance(value, known) or of(type(value), LIBRARIES))
 
 
 def contents(value: object) -> list[Any]:
     """An object's attributes, and what these hold that can be changed in place."""
-    attributes = vars(value)
-    return [*attributes, *(part for each in attributes.values() for part in (each, *parts(each)))]
+    held = attributes(value)
+    return [*held, *(part for each in held.values() for part in (each, *parts(each)))]
 
 
 def parts(value: object) -> list[Any]:
