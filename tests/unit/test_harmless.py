@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, Dataset
 import gnomon
 from gnomon import Probe, accuracy, jacobian_norm, nc1
 from gnomon.errors import RangeError, UnsupportedModuleError
-from gnomon.probe._snapshot import acts
+from gnomon.probe._snapshot import TensorSnapshot, acts
 
 X = torch.randn(9, 4, generator=torch.Generator().manual_seed(0))
 LABELS = torch.arange(9) % 3
@@ -527,6 +527,60 @@ def test_buffers_that_torch_conjugates_or_negates_only_when_they_are_used_are_re
     before = model.buffer.resolve_conj().resolve_neg().clone()
     Probe(model, X.double(), [jacobian_norm]).read()
     assert torch.equal(model.buffer.resolve_conj().resolve_neg(), before)
+
+
+class Averaged(nn.Linear):
+    """Its buffer is an average, and a view of this for each class, registered before or after it."""
+
+    def __init__(self, first):
+        super().__init__(4, 3)
+        mean = torch.ones(1)
+        buffers = {"mean": mean, "by_class": mean.expand(3)}
+        for name in (first, *(name for name in buffers if name != first)):
+            self.register_buffer(name, buffers[name])
+
+    def forward(self, x):
+        self.mean.mul_(0.9)
+        return super().forward(x) + self.by_class
+
+
+@pytest.mark.parametrize("first", ["mean", "by_class"])
+def test_buffers_that_are_expanded_are_restored(first):
+    model = Averaged(first)
+    Probe(model, (X, LABELS), [accuracy]).read()
+    assert model.by_class.tolist() == [1.0] * 3
+    assert model.by_class.data_ptr() == model.mean.data_ptr()
+
+
+def doubled(tensor):
+    tensor.mul_(2)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+def test_a_nested_tensor_is_restored():
+    model = nn.Linear(4, 3)
+    model.nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    model.register_forward_pre_hook(lambda module, inputs: doubled(module.nested))
+    Probe(model, (X, LABELS), [accuracy]).read()
+    assert [part.tolist() for part in model.nested.unbind()] == [[1.0] * 2, [1.0] * 3]
+
+
+def test_what_cannot_be_restored_leaves_nothing_else_behind(monkeypatch):
+    """The error comes after the rest."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(), Averaged("mean"), nn.Linear(3, 3)).train()
+    probe = Probe(model, (X, LABELS), [accuracy])
+    put_back = TensorSnapshot.put_back
+
+    def failing(tensor):
+        if tensor.tensor is not model[2].mean:
+            raise ZeroDivisionError
+        return put_back(tensor)
+
+    monkeypatch.setattr(TensorSnapshot, "put_back", failing)
+    with pytest.raises(ZeroDivisionError):
+        probe.read()
+    assert model[2].mean.item() == 1
+    assert all(module.training for module in model.modules())
 
 
 @pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Collection
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -77,23 +78,25 @@ class Snapshot:
         """Restores everything. An interrupt inside does no harm if this is called again."""
         if self._done:
             return
-        try:
+        # What is in the stack is done from its end to its beginning, and all of it, whatever one of them raises.
+        with ExitStack() as stack:
+            steps: list[Callable[[], object]] = [*self._others]
+            steps += [partial(self._put_back_tensor, tensor) for tensor in self._tensors]
+            steps += self._gradients  # which have to be of the parameters' type
+            for put_back in reversed(steps):
+                stack.callback(put_back)
+            for module, mode in self.modes.items():
+                stack.callback(setattr, module, "training", mode)  # in case `train` does something else
             for there, before in self._registered:  # torch.func, if interrupted, leaves its own in their place
                 put_back_items(there, before)
             for module, mode in self.modes.items():
                 if module.training != mode:
                     module.train(mode)  # which may undo what cannot be seen
-        finally:
-            for module, mode in self.modes.items():
-                module.training = mode  # in case `train` does something else
-            for put_back in self._others:
-                put_back()
-            for tensor in self._tensors:
-                if tensor.put_back() and id(tensor.tensor) in self._names.keys() - self._acting:
-                    self.written.add(self._names[id(tensor.tensor)])
-            for put_back in self._gradients:  # which have to be of the parameters' type
-                put_back()
         self._done = True
+
+    def _put_back_tensor(self, tensor: "TensorSnapshot") -> None:
+        if tensor.put_back() and id(tensor.tensor) in self._names.keys() - self._acting:
+            self.written.add(self._names[id(tensor.tensor)])
 
     def _note(self, waiting: list[Any]) -> list[object]:
         """Notes what modules and containers hold; returns the functions among it."""
@@ -141,7 +144,7 @@ class Snapshot:
         by_value = id(tensor) in self._by_value or not isinstance(tensor, nn.Parameter)
         if is_lazy(tensor):
             return
-        if tensor.layout is torch.strided and not tensor.is_quantized:
+        if tensor.layout is torch.strided and not tensor.is_quantized and not tensor.is_nested:
             self._tensors.append(TensorSnapshot(tensor, by_value=by_value))
         elif by_value and not tensor.is_inference():
             self._others.append(as_it_is(tensor))
@@ -162,7 +165,7 @@ class TensorSnapshot:
     def __init__(self, tensor: Tensor, *, by_value: bool) -> None:
         self.tensor = tensor
         self._memory = tensor.detach()
-        self._values = self._memory.clone() if by_value else None
+        self._values = once(self._memory).clone() if by_value else None
         # A graph that holds the tensor refuses a backward pass if its version has changed, so this is restored too.
         counted = by_value and not tensor.is_inference()
         self._count = torch.autograd._unsafe_preserve_version_counter(tensor) if counted else None  # type: ignore[attr-defined]
@@ -174,8 +177,8 @@ class TensorSnapshot:
             tensor.data = memory
         # Through `data`, which does not count as a change.
         changed = False
-        if self._values is not None and not same_bits(memory, self._values):
-            tensor.data.copy_(self._values)
+        if self._values is not None and not same_bits(once(memory), self._values):
+            once(tensor.data).copy_(self._values)
             changed = True
         if self._count is not None:
             self._count.__exit__(None, None, None)
@@ -183,7 +186,7 @@ class TensorSnapshot:
 
 
 def as_it_is(tensor: Tensor) -> Callable[[], object]:
-    """A function that restores a sparse or quantised tensor, of whose changes only its version counter tells."""
+    """What restores a sparse, quantised or nested tensor, of whose changes only its version counter tells."""
     before, version = tensor.detach().clone(), tensor._version
     # Torch's public function for this ends with a block, and what is kept outlives one; see TensorSnapshot for its use.
     count = torch.autograd._unsafe_preserve_version_counter(tensor)  # type: ignore[attr-defined]
@@ -232,6 +235,14 @@ def acts(module: nn.Module) -> bool:
 def place(tensor: Tensor) -> tuple[object, ...]:
     """Where a tensor lies in memory, and in which layout."""
     return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.device
+
+
+def once(tensor: Tensor) -> Tensor:
+    """The view that has each number of an expanded tensor once, which alone can be written to."""
+    for axis, stride in enumerate(tensor.stride()):
+        if stride == 0 and tensor.shape[axis] > 1:
+            tensor = tensor.narrow(axis, 0, 1)
+    return tensor
 
 
 def same_bits(one: Tensor, other: Tensor) -> bool:
