@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gnomon import History, Probe, accuracy, jacobian_norm
+from gnomon import History, Probe, accuracy, gradient_norm, jacobian_norm
 from gnomon.probe import _snapshot
 from gnomon.probe._held import MOST_ENTRIES
 
@@ -143,6 +143,38 @@ def test_what_a_hook_counts_is_as_before():
     with pytest.raises(NameError):
         late  # noqa: B018
     late = 0
+
+
+GRADIENTS = {"norms": []}
+
+
+def of_gradients(gradient):
+    GRADIENTS["norms"].append(gradient.norm())
+
+
+def goes_backward(model, x):
+    with torch.enable_grad():
+        model(x).sum().backward()
+    return torch.tensor(0.0)
+
+
+@pytest.mark.parametrize("register", ["register_hook", "register_post_accumulate_grad_hook"])
+@pytest.mark.parametrize("globally", [False, True])
+def test_what_hooks_on_parameters_keep_is_as_before(register, globally):
+    norms, draws = GRADIENTS["norms"], torch.Generator()
+    norms.clear()
+
+    def of_gradients_too(gradient):
+        norms.append(gradient.norm())
+        torch.rand(1, generator=draws)
+
+    model = nn.Linear(4, 3)
+    getattr(model.weight, register)(of_gradients if globally else of_gradients_too)
+    model(X).sum().backward()
+    drawn = draws.get_state()
+    Probe(model, (X, LABELS), [goes_backward, gradient_norm]).read()
+    assert len(norms) == 1
+    assert torch.equal(draws.get_state(), drawn)
 
 
 def test_a_penalty_on_activations_in_a_global_dict_trains_as_without_a_probe():

@@ -65,9 +65,11 @@ class Snapshot:
         self._by_value = self._acting | {
             place for place, name in self._names.items() if parameters is None or name in parameters
         }
-        self._note_held(self._note([*self.modes, *model.parameters(), *model.buffers()]))
+        functions = self._note([*self.modes, *model.parameters(), *model.buffers()])
         for parameter in model.parameters():
             self._note_gradient(parameter)
+            functions += hooks_of(parameter)
+        self._note_held(functions)
 
     def enter_eval(self) -> None:
         """Sets eval mode, as the network itself defines it."""
@@ -222,6 +224,12 @@ def size_of(value: object) -> float:
         plain = type(value) is Tensor and value.layout is torch.strided and not value.is_nested
         return value.nbytes if plain and not is_functorch_wrapped_tensor(value) else math.inf
     return value.nbytes if isinstance(value, np.ndarray) else 0
+
+
+def hooks_of(parameter: nn.Parameter) -> list[object]:
+    """What is called with a parameter's gradient, or once it has been added."""
+    called = (parameter._backward_hooks, getattr(parameter, "_post_accumulate_grad_hooks", None))
+    return [hook for hooks in called for hook in (hooks or {}).values()]
 
 
 def acts(module: nn.Module) -> bool:
