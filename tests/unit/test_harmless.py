@@ -435,6 +435,62 @@ def test_an_interrupt_at_any_line_leaves_nothing_behind(build):
         assert interrupted > 0.9 * len(places)  # torch keeps those to itself that come as it frees something
 
 
+# Random numbers.
+
+GLOBAL = torch.Generator(), random.Random(), np.random.default_rng(), np.random.RandomState()
+
+
+def noise():
+    return torch.rand(1, generator=GLOBAL[0]).item() + sum(each.uniform(0, 1) for each in GLOBAL[1:])
+
+
+class WithGlobalNoise(nn.Linear):
+    """Draws in its own code from a generator, and through a function from others."""
+
+    def forward(self, x):
+        return super().forward(x + noise() + ALONE.random())
+
+
+class WithNoiseOfItsClass(nn.Linear):
+    generator = random.Random(0)
+
+    def forward(self, x):
+        return super().forward(x + self.generator.random())
+
+
+class WithMethods(nn.Linear):
+    """Has the methods of generators, and not these."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__(inputs, outputs)
+        self.draws = random.Random(0).gauss, [np.random.default_rng(0).normal, np.random.RandomState(0).rand]
+
+    def forward(self, x):
+        gauss, (normal, rand) = self.draws
+        return super().forward(x + gauss(0, 1) + normal() + rand())
+
+
+ALONE = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("kind", [WithGlobalNoise, WithNoiseOfItsClass, WithMethods])
+def test_generators_that_a_network_uses_without_having_them_are_restored(kind):
+    def drawn(probed):
+        torch.manual_seed(0)
+        ALONE.bit_generator.state = np.random.default_rng(0).bit_generator.state
+        GLOBAL[0].manual_seed(0)
+        GLOBAL[1].seed(0)
+        GLOBAL[2].bit_generator.state = ALONE.bit_generator.state
+        GLOBAL[3].seed(0)
+        WithNoiseOfItsClass.generator.seed(0)
+        model = kind(4, 3)
+        if probed:
+            Probe(model, X, {"logits_read": lambda logits: logits}).read()
+        return model(X).detach()
+
+    torch.testing.assert_close(drawn(True), drawn(False), rtol=0, atol=0)
+
+
 # What cannot be restored.
 
 

@@ -1,7 +1,7 @@
 """What functions and data hold: one search, nearest first, for what a reading may change."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from types import CellType, MemberDescriptorType, ModuleType
 from typing import Any
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gnomon.probe._containers import ATOMS, contents, entries
 from gnomon.probe._functions import FUNCTIONS, foreign, held_by
+from gnomon.probe._generators import generator_as_it_is
 
 CLOSED = (Tensor, np.ndarray, ModuleType, type)
 """Objects that are not looked into."""
@@ -36,6 +37,12 @@ def reached(start: Iterable[object], *, through_objects: bool = False) -> Iterat
             inside += of_object(value)
         if not ATOMS.issuperset(map(type, inside)):
             waiting.extend(inside)
+
+
+def generators_in(start: Iterable[object], *, through_objects: bool = False) -> list[Callable[[], object]]:
+    """What restores the random number generators that are `reached`, those next to the start first, as they are now."""
+    found = map(generator_as_it_is, reached(start, through_objects=through_objects))
+    return [put_back for put_back in found if put_back]
 
 
 def inside_of(value: object) -> list[object]:

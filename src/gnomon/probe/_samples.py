@@ -14,7 +14,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from gnomon import _checks
 from gnomon.autodiff import IGNORED, Positions
 from gnomon.errors import EmptyError, GnomonError, RangeError
-from gnomon.probe._data_generators import generators_in
+from gnomon.probe._held import generators_in
 from gnomon.probe._process_state import process_state
 
 Data = Tensor | tuple[Tensor, Tensor] | list[Tensor] | Dataset[Any] | Iterable[object]
@@ -102,7 +102,7 @@ class Samples:
 
         A loader, its sampler, its data set and what collates are among them.
         """
-        return [] if self.tensors else generators_in(self._batches)
+        return [] if self.tensors else generators_in([self._batches], through_objects=True)
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in self.first.items())

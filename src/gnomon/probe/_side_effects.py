@@ -12,7 +12,7 @@ from gnomon._warn import warn
 from gnomon.errors import UnsupportedModuleError
 from gnomon.probe._containers import ATOMS, BASES
 from gnomon.probe._functions import FUNCTIONS, LIBRARIES, foreign, of
-from gnomon.probe._generators import state_of
+from gnomon.probe._generators import GENERATORS, state_of
 from gnomon.probe._held import attributes
 
 T = TypeVar("T")
@@ -76,6 +76,8 @@ def unseen(value: object) -> bool:
 def contents(value: object) -> list[Any]:
     """An object's attributes, and what these hold that can be changed in place."""
     held = attributes(value)
+    if isinstance(value, type):  # whose generators are restored
+        held = {name: each for name, each in held.items() if not isinstance(each, GENERATORS)}
     return [*held, *(part for each in held.values() for part in (each, *parts(each)))]
 
 

@@ -14,9 +14,9 @@ from torch.nn.parameter import is_lazy
 
 from gnomon.errors import UnsupportedModuleError
 from gnomon.probe._containers import ATOMS, container_as_it_is, entries, put_back_items, same_items
-from gnomon.probe._functions import FUNCTIONS
+from gnomon.probe._functions import FUNCTIONS, foreign
 from gnomon.probe._generators import generator_as_it_is
-from gnomon.probe._held import reached
+from gnomon.probe._held import generators_in, reached
 
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """By the bytes of a number, the type that compares it bit by bit: 0.0 is not -0.0, and NaN equals itself."""
@@ -34,7 +34,8 @@ class Snapshot:
     the variables that they enclose, their attributes, and the containers, generators, tensors and arrays among these
     and among the global variables that they name. Parameters are kept by value if their module acts on `train` or
     `eval`, as modules that merge weights do, or if requested, and so are their gradients; for the others their location
-    in memory is kept, which costs nothing. What is kept in objects of other kinds is not seen.
+    in memory is kept, which costs nothing. Of what the methods of their classes name, generators are restored. What is
+    kept in objects of other kinds is not seen.
 
     Args:
         model: the network.
@@ -70,6 +71,9 @@ class Snapshot:
             self._note_gradient(parameter)
             functions += hooks_of(parameter)
         self._note_held(functions)
+        # The methods of networks are theirs, what these name beside generators need not be.
+        kinds = {kind for module in self.modes for kind in type(module).__mro__ if foreign(kind)}
+        self._others += generators_in(value for kind in kinds for value in vars(kind).values())
 
     def enter_eval(self) -> None:
         """Sets eval mode, as the network itself defines it."""
