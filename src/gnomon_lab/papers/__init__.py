@@ -107,6 +107,11 @@ ENTRIES = (
         "Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, theorem 4.3",
     ),
     Entry(
+        "gnomon_lab.papers.agop_collapse.kernel_linearisation",
+        "whether the kernels of a Deep RFM on images are linear but for a ridge, as the proof of its collapse assumes",
+        "Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, section 4.2, theorem 4.3",
+    ),
+    Entry(
         "gnomon_lab.papers.agop_grokking.rfm_addition",
         "a kernel machine that groks modular addition: no network, no gradient descent, the AGOP alone",
         "Mallinar, Beaglehole, Zhu, Radhakrishnan, Pandit, Belkin, arXiv:2407.20199",

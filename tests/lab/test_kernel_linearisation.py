@@ -1,0 +1,185 @@
+"""kernel-linearisation: its fit against closed forms, what it says of its records, and its smallest variant."""
+
+import math
+
+import pytest
+import torch
+
+from gnomon import LinearDeepRFM
+from gnomon.dynamics import DeepRFMStage
+from gnomon.kernels import GaussianKernel, LaplaceKernel, kernel_gram
+from gnomon.linalg import unit
+from gnomon_lab.papers.agop_collapse.deep_rfm.run import KERNELS
+from gnomon_lab.papers.agop_collapse.kernel_linearisation.linearised import centred, linearised, spectral_norm
+from gnomon_lab.papers.agop_collapse.kernel_linearisation.page import claims, figures, summary, table
+from gnomon_lab.papers.agop_collapse.kernel_linearisation.run import Config, layers, nc1, run
+from tests.drawn import normal
+from tests.lab.resuming import resumed
+
+ARMS = ("mnist laplace relu", "mnist gaussian relu")
+LAYERS = 4
+
+
+def arc_cosine(products):
+    """The mean of random ReLU features' inner products, for points of unit length."""
+    inside = products.clamp(-1, 1)
+    return ((1 - inside**2).sqrt() + inside * (math.pi - inside.arccos())) / math.pi
+
+
+@pytest.mark.parametrize(
+    ("kernel", "slope", "level", "ridge"),
+    [
+        (lambda x: kernel_gram(LaplaceKernel(2.0), x, x), math.exp(-(0.5**0.5)) / 8**0.5, 8**0.5,
+         8**0.5 * (math.exp(0.5**0.5) - 1) - 1),
+        (lambda x: kernel_gram(GaussianKernel(2.0), x, x), math.exp(-0.25) / 4, 4, 4 * math.exp(0.25) - 5),
+        (lambda x: arc_cosine(x @ x.mT), 0.5, 2 / math.pi, 1 - 2 / math.pi),
+    ],
+    ids=["laplace", "gaussian", "relu"],
+)  # fmt: skip
+def test_in_many_dimensions_the_fit_is_the_expansion_in_the_inner_product(kernel, slope, level, ridge):
+    x = unit(normal(100, 20_000))
+    found = linearised(kernel(x), x @ x.mT)
+    assert found.slope == pytest.approx(slope, rel=1e-3)
+    assert found.level == pytest.approx(level, rel=1e-3)
+    assert found.ridge == pytest.approx(ridge, rel=1e-3)
+    assert found.rest < 5e-3
+
+
+def test_a_linear_kernel_is_found_again_and_leaves_nothing():
+    x = normal(30, 8)
+    gram = x @ x.mT
+    found = linearised(0.3 * (1.7 + gram + 0.6 * torch.eye(30, dtype=torch.float64)), gram)
+    assert (found.slope, found.level, found.ridge) == pytest.approx((0.3, 1.7, 0.6), rel=1e-12)
+    assert max(found.rest, found.rest_over_ridge) < 1e-12
+
+
+def test_what_is_left_is_measured_by_spectral_norms_without_the_common_part():
+    """The fit against numpy's least squares over pairs, the norms against singular values."""
+    x = unit(normal(40, 5) + 1)
+    kernel, gram = kernel_gram(LaplaceKernel(2.0), x, x), x @ x.mT
+    rows, columns = torch.triu_indices(40, 40, 1)
+    products = gram[rows, columns]
+    design = torch.stack([torch.ones_like(products), products], 1)
+    constant, slope = torch.linalg.lstsq(design, kernel[rows, columns, None]).solution[:, 0]
+    ridge = (1 - constant - slope) / slope
+    middle = torch.eye(40, dtype=torch.float64) - torch.full((40, 40), 1 / 40, dtype=torch.float64)
+    left = middle @ (kernel - constant - slope * (gram + ridge * torch.eye(40, dtype=torch.float64))) @ middle
+    found = linearised(kernel, gram)
+    assert (found.slope, found.ridge) == pytest.approx((float(slope), float(ridge)), rel=1e-9)
+    whole = torch.linalg.matrix_norm(middle @ (slope * gram) @ middle, 2)
+    assert found.rest == pytest.approx(float(torch.linalg.matrix_norm(left, 2) / whole), rel=1e-9)
+    assert found.rest_over_ridge == pytest.approx(float(torch.linalg.matrix_norm(left, 2) / (slope * ridge)), rel=1e-9)
+    torch.testing.assert_close(centred(gram), middle @ gram @ middle)
+    assert spectral_norm(torch.diag(torch.tensor([1.0, -3.0]))) == 3
+
+
+def stages_of(points, mapped):
+    """What `DeepRFM.stages` yields, of points of unit length and their images."""
+    return iter([DeepRFMStage(i, x, z, z) for i, (x, z) in enumerate(zip(points, mapped, strict=True))])
+
+
+def test_the_recursion_is_theorem_4_3_s_in_the_units_of_the_features():
+    """With features that are linear but for a ridge by construction, b, λ_Φ and λ_k/b are known."""
+    n, slope, ridge = 40, 0.5, 0.4
+    labels = torch.arange(n) % 10
+    first, mapped = unit(normal(n, 60)), unit(normal(n, 50, seed=1))
+    gram = slope * (mapped @ mapped.mT + ridge * torch.eye(n, dtype=torch.float64))
+    second = torch.linalg.cholesky(gram + (1 - slope * (1 + ridge)))
+    one, two = layers(KERNELS["laplace"], stages_of([first, second], [mapped, mapped]), labels)
+    assert "ratio" not in one
+    assert one["alone"] == one["recursion"]
+    assert (two["features.slope"], two["features.ridge"]) == pytest.approx((slope, ridge), rel=1e-9)
+    assert two["ratio"] == pytest.approx(two["kernel.ridge"] / slope / ridge, rel=1e-9)
+    data = first @ first.mT
+    start = LinearDeepRFM(data, labels, kernel_ridge=one["kernel.ridge"], feature_ridge=0.0).run(1).factors[0]
+    assert one["recursion"] == pytest.approx(nc1(start, labels), rel=1e-9)
+    smoother = start @ start.mT + ridge * torch.eye(n, dtype=torch.float64)
+    shrunk = smoother @ torch.linalg.inv(smoother + two["kernel.ridge"] / slope * torch.eye(n, dtype=torch.float64))
+    expected = shrunk @ torch.nn.functional.one_hot(labels, 10).double()
+    assert two["recursion"] == pytest.approx(nc1(expected, labels), rel=1e-9)
+    inputs = second @ second.mT
+    alone = inputs @ torch.linalg.inv(inputs + two["kernel.ridge"] * torch.eye(n, dtype=torch.float64))
+    assert two["alone"] == pytest.approx(
+        nc1(alone @ torch.nn.functional.one_hot(labels, 10).double(), labels), rel=1e-9
+    )
+
+
+def made_up(ratio=0.05, rest=0.02, features_rest=0.03, level=2.0, recursion=0.2, alone=0.1, swapped=False, arm=None):
+    """Records in which NC1 falls fivefold per layer, a little slower by the larger ratio, in one arm or all."""
+    records = []
+    for place, name in enumerate(ARMS):
+        mine = arm in (None, name)
+        own = (ratio if mine else 0.05) / (1 + place)
+        fall = 0.2 * (0.9 if (place == 1) != swapped else 1.0)
+        for layer in range(1, LAYERS + 1):
+            mapped = 0.5 * fall**layer
+            record = {
+                "arm": name, "step": layer, "inputs": 10 * mapped, "mapped": mapped,
+                "alone": 10 * mapped * (alone if mine else 0.1),
+                "recursion": 0.5 * (recursion if mine else 0.2) ** layer,
+                "kernel.slope": 0.2, "kernel.level": level if mine else 2.0, "kernel.ridge": own * 0.2,
+                "kernel.rest": rest if mine else 0.02, "kernel.rest_over_ridge": 3.0, "least": 0.0,
+            }  # fmt: skip
+            if layer > 1:
+                record |= {"features.slope": 0.5, "features.ridge": 0.4, "features.level": 1.0, "ratio": own,
+                           "features.rest": features_rest if mine else 0.03, "features.rest_over_ridge": 3.0,
+                           "share": 1234.0}  # fmt: skip
+            records.append(record)
+    return records
+
+
+def test_table_summary_and_figures():
+    columns, rows = table(made_up())
+    assert len(columns) == len(rows[0]) == 11
+    assert rows[0] == ("mnist laplace relu", "0.02", "0.4", "0.05", "0.020", "3", "0.030", "1,234", "0.0008", "0.0008",
+                       "0.0008")  # fmt: skip
+    assert summary(made_up()).startswith(
+        "MNIST, Laplace kernel, ReLU features: λ_k is 0.05 to 0.05 times λ_Φ; NC1 ends at 8.0e-04, and at 8.0e-04 by"
+    )
+    ridges, collapse = figures(made_up())
+    assert [line.label for line in ridges.panels[0].lines][1] == "MNIST, Gaussian kernel, ReLU features"
+    assert ridges.panels[0].lines[0].x == (2, 3, 4)
+    assert ridges.panels[1].lines[0].x == (1, 2, 3, 4)
+    assert collapse.panels[1].lines[0].y[0] == pytest.approx(0.09)
+
+
+@pytest.mark.parametrize("arm", [None, *ARMS])
+@pytest.mark.parametrize(
+    ("change", "failing"),
+    [
+        ({}, []),
+        ({"rest": 0.11}, [0]),
+        ({"features_rest": 0.11}, [1]),
+        ({"level": -0.1}, [2]),
+        ({"recursion": 1.01}, [5, 6]),
+        ({"recursion": 0.03}, [6]),
+        ({"recursion": 0.6}, [6]),
+        ({"alone": 0.4}, [7]),
+        ({"alone": 0.001}, [7]),
+    ],
+    ids=str,
+)
+def test_each_claim_fails_where_it_does_not_hold(change, failing, arm):
+    """In one of two seeds, in one arm or both."""
+    found = claims([made_up(), made_up(**change, arm=arm)])
+    assert [place for place, claim in enumerate(found) if not claim.holds] == failing
+    assert all(name in found[3].measured for name in ARMS)
+
+
+def test_ridges_must_be_far_apart_and_decide_which_kernel_collapses_sooner():
+    assert [place for place, claim in enumerate(claims([made_up(ratio=0.11)])) if not claim.holds] == [3]
+    assert [place for place, claim in enumerate(claims([made_up(swapped=True)])) if not claim.holds] == [4]
+    assert "1" in claims([made_up(), made_up(swapped=True)])[4].measured
+
+
+@pytest.mark.data
+def test_smallest_variant_resumes_exactly(tmp_path):
+    config = Config(arms=("mnist gaussian relu", "mnist laplace cosine"), samples=12, depth=3, relu_width=48,
+                    cosine_width=48)  # fmt: skip
+    records = resumed(run, config, tmp_path, step=2, arm="mnist laplace cosine")
+    assert [record["step"] for record in records] == [1, 2, 3] * 2
+    assert all(record["mapped"] < record["inputs"] for record in records)
+    assert all(record["kernel.slope"] * (1 + record["kernel.level"] + record["kernel.ridge"]) == pytest.approx(1)
+               for record in records)  # fmt: skip
+    assert [("features.ridge" in record) for record in records] == [False, True, True] * 2
+    assert records[1]["inputs"] != records[4]["inputs"]
