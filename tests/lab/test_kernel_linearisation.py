@@ -104,6 +104,18 @@ def test_the_recursion_is_theorem_4_3_s_in_the_units_of_the_features():
     )
 
 
+def test_the_recursion_ends_where_a_ridge_is_not_above_zero():
+    n, slope, ridge = 40, 0.5, -0.1
+    labels, mapped = torch.arange(n) % 10, unit(normal(n, 400))
+    gram = slope * (mapped @ mapped.mT + ridge * torch.eye(n, dtype=torch.float64)) + 1 - slope * (1 + ridge)
+    inputs = torch.linalg.cholesky(gram)
+    one, two, three = layers(KERNELS["laplace"], stages_of([mapped, inputs, inputs], [mapped, inputs, mapped]), labels)
+    assert two["features.ridge"] == pytest.approx(ridge, rel=1e-9)
+    assert two["ratio"] < 0
+    assert ["recursion" in layer for layer in (one, two, three)] == [True, False, False]
+    assert all("alone" in layer for layer in (one, two, three))
+
+
 def made_up(ratio=0.05, rest=0.02, features_rest=0.03, level=2.0, recursion=0.2, alone=0.1, swapped=False, arm=None):
     """Records in which NC1 falls fivefold per layer, a little slower by the larger ratio, in one arm or all."""
     records = []
@@ -134,7 +146,7 @@ def test_table_summary_and_figures():
     assert rows[0] == ("mnist laplace relu", "0.02", "0.4", "0.05", "0.020", "3", "0.030", "1,234", "0.0008", "0.0008",
                        "0.0008")  # fmt: skip
     assert summary(made_up()).startswith(
-        "MNIST, Laplace kernel, ReLU features: λ_k is 0.05 to 0.05 times λ_Φ; NC1 ends at 8.0e-04, and at 8.0e-04 by"
+        "MNIST, Laplace kernel, ReLU features: λ_Φ is 20 to 20 times λ_k; NC1 ends at 8.0e-04, and at 8.0e-04 by"
     )
     ridges, collapse = figures(made_up())
     assert [line.label for line in ridges.panels[0].lines][1] == "MNIST, Gaussian kernel, ReLU features"
@@ -170,6 +182,20 @@ def test_ridges_must_be_far_apart_and_decide_which_kernel_collapses_sooner():
     assert [place for place, claim in enumerate(claims([made_up(ratio=0.11)])) if not claim.holds] == [3]
     assert [place for place, claim in enumerate(claims([made_up(swapped=True)])) if not claim.holds] == [4]
     assert "1" in claims([made_up(), made_up(swapped=True)])[4].measured
+
+
+def test_a_ridge_below_zero_is_not_far_above_the_other_and_ends_what_is_compared():
+    """The recursion's NC1 would rise in the layer that it does not reach."""
+    records = made_up()
+    broken = next(record for record in records if record["step"] == LAYERS)
+    broken |= {"ratio": -0.05, "features.ridge": -0.4, "mapped": 9.0, "inputs": 90.0}
+    del broken["recursion"]
+    found = claims([records])
+    assert [place for place, claim in enumerate(found) if not claim.holds] == [3]
+    assert table(records)[1][0][-3:] == ("0.004", "0.004", "0.004")
+    ridges, collapse = figures(records)
+    assert [len(line.x) for line in ridges.panels[0].lines] == [2, 3]
+    assert [len(line.x) for line in collapse.panels[0].lines] == [4, 4, 3]
 
 
 @pytest.mark.data

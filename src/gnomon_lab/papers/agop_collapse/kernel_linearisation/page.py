@@ -27,9 +27,15 @@ def advantages(arm: Arm) -> list[float]:
     return [1 / record["ratio"] for record in behind(arm)]
 
 
+def followed(arm: Arm) -> list[Record]:
+    """The layers to which the recursion leads: those before the fitted λ_Φ is first not above 0."""
+    return [record for record in arm if "recursion" in record]
+
+
 def decades(arm: Arm, name: str) -> float:
-    """By how many decades NC1 after the root falls from the first layer to the last."""
-    return math.log10(arm[0][name] / arm[-1][name])
+    """By how many decades NC1 after the root falls from the first layer to the last that the recursion leads to."""
+    first, *_, end = followed(arm)
+    return math.log10(first[name] / end[name])
 
 
 def pace(arm: Arm) -> float:
@@ -48,17 +54,17 @@ def astray(arm: Arm) -> int:
     """Layers behind the first in which NC1 of the recursion rises and the measured one falls, or the reverse."""
     return sum(
         (after["recursion"] < before["recursion"]) != (after["mapped"] < before["mapped"])
-        for before, after in itertools.pairwise(arm)
+        for before, after in itertools.pairwise(followed(arm))
     )
 
 
 def contradicting(records: Sequence[Record]) -> int:
-    """Pairs of arms that differ in the kernel, where that of the larger mean λ_k/λ_Φ collapses sooner."""
+    """Pairs of arms that differ in the kernel, where that of the larger mean λ_Φ/λ_k collapses later, by layer."""
     arms = by_arm(records)
-    ratios = {name: mean(math.log(record["ratio"]) for record in behind(arm)) for name, arm in arms.items()}
-    falls = {name: decades(arm, "mapped") for name, arm in arms.items()}
+    means = {name: mean(advantages(arm)) for name, arm in arms.items()}
+    falls = {name: decades(arm, "mapped") / (len(followed(arm)) - 1) for name, arm in arms.items()}
     pairs = [(a, b) for a, b in itertools.combinations(arms, 2) if a.split()[::2] == b.split()[::2]]
-    return sum((ratios[a] > ratios[b]) == (falls[a] > falls[b]) for a, b in pairs)
+    return sum((means[a] > means[b]) != (falls[a] > falls[b]) for a, b in pairs)
 
 
 def table(records: Sequence[Record]) -> Cells:
@@ -69,7 +75,7 @@ def table(records: Sequence[Record]) -> Cells:
     )  # fmt: skip
     rows: list[tuple[str, ...]] = []
     for name, arm in by_arm(records).items():
-        second, end = arm[1], arm[-1]
+        second, end = arm[1], followed(arm)[-1]
         rows.append(
             (name, f"{second['kernel.ridge'] / second['features.slope']:.3g}", f"{second['features.ridge']:.3g}",
              f"{second['ratio']:.3g}", f"{second['kernel.rest']:.3f}", f"{second['kernel.rest_over_ridge']:.3g}",
@@ -81,11 +87,11 @@ def table(records: Sequence[Record]) -> Cells:
 
 def summary(records: Sequence[Record]) -> str:
     """The result in a sentence for each arm."""
-    say = "{}: λ_k is {:.2g} to {:.2g} times λ_Φ; NC1 ends at {:.1e}, and at {:.1e} by the recursion."
+    say = "{}: λ_Φ is {:.2g} to {:.2g} times λ_k; NC1 ends at {:.1e}, and at {:.1e} by the recursion."
     return " ".join(
-        say.format(described(name), min(ratios), max(ratios), arm[-1]["mapped"], arm[-1]["recursion"])
+        say.format(described(name), min(advantages(arm)), max(advantages(arm)), end["mapped"], end["recursion"])
         for name, arm in by_arm(records).items()
-        for ratios in [[record["ratio"] for record in behind(arm)]]
+        for end in followed(arm)[-1:]
     )
 
 
@@ -168,7 +174,7 @@ def claims(seeds: Seeds) -> list[Claim]:
         Claim("γ_k and λ_k are above 0, in every layer: the least", SOURCE + "section 4.2", "above 0",
               over_seeds(signs), min(signs) > 0),
         claim("λ_Φ ≫ λ_k, in every layer: λ_Φ over λ_k", advantages, MUCH),
-        Claim("the ratio λ_k/λ_Φ determines the rate: pairs of kernels where the larger one collapses sooner",
+        Claim("the ratio λ_k/λ_Φ determines the rate: pairs of kernels that contradict",
               SOURCE + "section 4.2", "0", over_seeds(against, "d"), not any(against)),
         Claim("NC1 of the recursion falls in the layers in which the measured one does: layers that differ",
               SOURCE + "theorem 4.3", "0", over_seeds(differ, "d"), not any(differ)),

@@ -1,5 +1,6 @@
 """kernel-linearisation: whether the kernels of a Deep RFM are the linear ones of theorem 4.3, apart from a ridge."""
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -23,6 +24,8 @@ from gnomon_lab.runs import Run
 from gnomon_lab.settings import Count, Device, Settings, at_least, between
 
 CLASSES = 10
+ROUNDING = 1e-10
+"""NC1 of a layer's inputs at which it is no longer read: the points of a class soon differ by rounding alone."""
 INTRODUCTION = """
 Deep neural collapse is proved for a Deep RFM with linear kernels. The step from the real ones is an approximation: the
 kernel matrix of a layer's inputs is taken to be, up to scale, a constant, plus their Gram matrix, plus a ridge λ_k, and
@@ -69,16 +72,19 @@ def run(config: Config, run: Run) -> None:
                 device=config.device,
             )  # fmt: skip
             model.fit(x.numpy(), labels.numpy())
-            measured = [(float(each.inputs.nc1), float(each.mapped.nc1)) for each in model.readings_]
+            measured = [
+                {"inputs": float(each.inputs.nc1), "mapped": float(each.mapped.nc1)} for each in model.readings_
+            ]
+            resolved = itertools.takewhile(lambda each: each["inputs"] > ROUNDING, measured)
             found = layers(KERNELS[kernel], model.stages(x.numpy()), labels.to(config.device))
-            for layer, ((inputs, mapped), values) in enumerate(zip(measured, found, strict=True), 1):
+            for layer, (collapse, values) in enumerate(zip(resolved, found, strict=False), 1):
                 run.require_finite(**{name: torch.tensor(value) for name, value in values.items()})
-                run.record(layer, inputs=inputs, mapped=mapped, **values)
+                run.record(layer, **collapse, **values)
 
 
 def balanced(run: Run, data: str, each: int) -> tuple[Float[Tensor, "n d"], Int[Tensor, "n"]]:
     """The first images of each class, equally many: the rarest has nine hundredths of MNIST's."""
-    x, labels = rows(run, data, "train", 15 * each)
+    x, labels = rows(run, data, "train", 12 * each + 100)
     chosen = by_class(labels, each)
     return x[chosen], labels[chosen]
 
@@ -96,16 +102,20 @@ def layers(kernel: Kernel, stages: Iterator[DeepRFMStage], labels: Int[Tensor, "
         own = linearised(kernel_gram(kernel, stage.inputs, stage.inputs), gram)
         values = named("kernel", own) | {"least": float(torch.linalg.eigvalsh(gram)[0])}
         alone = LinearDeepRFM(gram, labels, kernel_ridge=own.ridge, feature_ridge=0.0).first()
-        if before is None or factor is None:
+        if before is None:
             factor = alone
         else:
             features = linearised(gram, before @ before.mT)
-            ridges = {"kernel_ridge": own.ridge / features.slope, "feature_ridge": features.ridge}
-            linear = LinearDeepRFM(gram, labels, **ridges)
-            factor = linear.next(factor)
-            values |= named("features", features) | {"ratio": own.ridge / (features.slope * features.ridge),
-                                                     "share": share(linear)}  # fmt: skip
-        yield values | {"alone": nc1(alone, labels), "recursion": nc1(factor, labels)}
+            values |= named("features", features) | {"ratio": own.ridge / (features.slope * features.ridge)}
+            if factor is not None and features.ridge > 0:
+                ridges = {"kernel_ridge": own.ridge / features.slope, "feature_ridge": features.ridge}
+                linear = LinearDeepRFM(gram, labels, **ridges)
+                factor = linear.next(factor)
+                values |= {"share": share(linear)}
+            else:
+                factor = None  # the theorem has no step without a ridge, nor one after it
+        values |= {"alone": nc1(alone, labels)}
+        yield values if factor is None else values | {"recursion": nc1(factor, labels)}
         before = unit(stage.mapped)
 
 
