@@ -188,7 +188,7 @@ def test_a_ridge_below_zero_is_not_far_above_the_other_and_ends_what_is_compared
     """The recursion's NC1 would rise in the layer that it does not reach."""
     records = made_up()
     broken = next(record for record in records if record["step"] == LAYERS)
-    broken |= {"ratio": -0.05, "features.ridge": -0.4, "mapped": 9.0, "inputs": 90.0}
+    broken |= {"ratio": -0.05, "features.ridge": -0.4, "mapped": 9.0, "alone": 9.0, "inputs": 90.0}
     del broken["recursion"]
     found = claims([records])
     assert [place for place, claim in enumerate(found) if not claim.holds] == [3]
