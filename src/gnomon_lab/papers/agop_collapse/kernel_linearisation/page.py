@@ -101,12 +101,11 @@ def figures(records: Sequence[Record]) -> list[Figure]:
 
 
 def ridges(records: Sequence[Record]) -> Curves:
-    """The ratio of the ridges and what the fits leave, against the layer."""
+    """The ratio of the ridges as far as it is above 0, and what the fits leave, against the layer."""
 
     def lines(name: str) -> tuple[Line, ...]:
-        return tuple(
-            Line(described(arm), *series(records, arm, name), colour=i) for i, arm in enumerate(by_arm(records))
-        )
+        shown = [record for record in records if record.get(name, 0) > 0]
+        return tuple(Line(described(arm), *series(shown, arm, name), colour=i) for i, arm in enumerate(by_arm(shown)))
 
     return Curves(
         "ridges",

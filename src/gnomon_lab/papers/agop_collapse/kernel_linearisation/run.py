@@ -57,7 +57,7 @@ class Config(Settings):
 
 
 SMALL = Config()
-PAPER = replace(SMALL, samples=200, depth=19, cosine_width=4096)
+PAPER = replace(SMALL, depth=19, cosine_width=4096)
 
 
 def run(config: Config, run: Run) -> None:
