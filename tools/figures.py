@@ -34,6 +34,7 @@ FIGURES = {
     "experiments/inhibit": "inhibit/618bee0f-seed0/inhibit",
     "experiments/init-scaling": "init-scaling/67fcc962-seed0/scaling",
     "experiments/layer-denoising": "layer-denoising/9da13cdf-seed0/layers",
+    "experiments/kernel-linearisation": "kernel-linearisation/1a719902-seed0/ridges",
     "experiments/lazy-penalty-paper": "lazy-penalty/a1c41587-seeds/less-time",
     "experiments/linear-rfm": "linear-rfm/3e0066b3-seed0/distance-exact",
     "experiments/modular-addition": "modular-addition/f9b61ae1-seeds/fixed-seeds",

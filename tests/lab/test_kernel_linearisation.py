@@ -45,6 +45,28 @@ def test_in_many_dimensions_the_fit_is_the_expansion_in_the_inner_product(kernel
     assert found.rest < 5e-3
 
 
+def test_at_no_bandwidth_is_the_laplace_kernel_s_ridge_far_below_that_of_relu_features():
+    """docs/errata.md; the closed forms against derivatives in the inner product, at 0."""
+
+    def ridge(kernel):
+        product = torch.zeros((), dtype=torch.float64, requires_grad=True)
+        value = kernel.value(2 - 2 * product)
+        (slope,) = torch.autograd.grad(value, product)
+        return float(((1 - value) / slope - 1).detach())
+
+    features = 1 / 2 - 1 / math.pi
+    assert features / ridge(LaplaceKernel(2.0)) == pytest.approx(0.095, abs=5e-4)
+    assert features / ridge(GaussianKernel(2.0)) == pytest.approx(1.33, abs=5e-3)
+    for bandwidth in (0.1, 1.0, 5.0, 100.0):
+        scaled, inverse = 2**0.5 * bandwidth, bandwidth**-2
+        laplace = ridge(LaplaceKernel(bandwidth))
+        assert laplace == pytest.approx(scaled * math.expm1(2**0.5 / bandwidth) - 1, rel=1e-6)
+        assert laplace > 1
+        gaussian = ridge(GaussianKernel(bandwidth))
+        assert gaussian == pytest.approx(math.expm1(inverse) / inverse - 1, rel=1e-6, abs=1e-9)
+    assert ridge(GaussianKernel(5.3)) < features / 10 < ridge(GaussianKernel(5.2))
+
+
 def test_a_linear_kernel_is_found_again_and_leaves_nothing():
     x = normal(30, 8)
     gram = x @ x.mT

@@ -44,7 +44,7 @@ class Config(Settings):
         "mnist laplace cosine",
     )  # fmt: skip
     """Each on mnist, cifar10 or svhn, with a laplace or gaussian kernel, and relu or cosine features."""
-    samples: Annotated[int, between(2, 5000)] = 100
+    samples: Annotated[int, between(2, 4000)] = 100
     """Training images per class; the first ones are used."""
     depth: Annotated[int, at_least(3)] = 6
     """Number of layers."""
