@@ -108,8 +108,8 @@ def layers(kernel: Kernel, stages: Iterator[DeepRFMStage], labels: Int[Tensor, "
             features = linearised(gram, before @ before.mT)
             values |= named("features", features) | {"ratio": own.ridge / (features.slope * features.ridge)}
             if factor is not None and features.ridge > 0:
-                ridges = {"kernel_ridge": own.ridge / features.slope, "feature_ridge": features.ridge}
-                linear = LinearDeepRFM(gram, labels, **ridges)
+                ridge = own.ridge / features.slope
+                linear = LinearDeepRFM(gram, labels, kernel_ridge=ridge, feature_ridge=features.ridge)
                 factor = linear.next(factor)
                 values |= {"share": share(linear)}
             else:
