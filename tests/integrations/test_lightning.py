@@ -179,6 +179,36 @@ def test_resuming_reads_each_step_once(tmp_path, stop):
     assert_equal(dict(both), plain_loop(same=True))
 
 
+@pytest.mark.parametrize("ruled", [False, True])
+@pytest.mark.parametrize(("hook", "read"), [("on_sanity_check_start", []), ("on_train_batch_start", [0])])
+@pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`, callbacks used to create:UserWarning")
+def test_resuming_from_step_0_reads_it_once(tmp_path, ruled, hook, read):
+    """Also where the training ended before it had been read."""
+
+    def callback():
+        return reads(stop=third(at=99) if ruled else None)
+
+    def fail(trainer, *rest):
+        trainer.save_checkpoint(tmp_path / "0.ckpt")
+        raise KeyError
+
+    first, second, fails = InMemory(), InMemory(), Callback()
+    setattr(fails, hook, fail)
+    with pytest.raises(KeyError):
+        trainer_with(callback(), fails, logger=first).fit(Module(), loader(True), loader())
+    assert [step for step, _ in first.readings()] == read
+    resumed, other = callback(), ProbeCallback(lambda module: Probe(module, X, {"other": gnomon.jacobian_norm}))
+    trainer = trainer_with(other, resumed, logger=second)
+    trainer.fit(Module(), loader(True), loader(), ckpt_path=tmp_path / "0.ckpt", weights_only=True)
+    both = first.readings() + second.readings()
+    assert len(both) == STEPS + 1
+    assert_equal(dict(both), plain_loop(same=True))
+    again = InMemory()
+    resumed.stop = None
+    trainer_with(resumed, logger=again, max_steps=1).fit(Module(), loader(True), loader())
+    assert [step for step, _ in again.readings()] == [0, 1]
+
+
 def test_fitting_on_reads_each_step_once():
     memory, module = InMemory(), Module()
     trainer = trainer_with(reads(), logger=memory, max_epochs=1)

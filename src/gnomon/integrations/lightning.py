@@ -14,6 +14,10 @@ except Exception as cause:
     raise missing("gnomon.integrations", "lightning.pytorch", "lightning", cause) from cause
 
 
+READ = "gnomon.read"
+"""The key of the step up to which all probes of a trainer have been read, in its checkpoints."""
+
+
 class ProbeCallback(Callback):
     """Reads the network while it trains, and gives the readings' scalars to each of the trainer's loggers.
 
@@ -33,16 +37,22 @@ class ProbeCallback(Callback):
 
     def __init__(self, build: Callable[[Any], Probe], stop: Stop | None = None) -> None:
         self.build, self.stop = build, stop
+        self._step = -1  # up to which readings have been taken
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Forgets an earlier fit, before a checkpoint is loaded."""
+        if stage == "fit":
+            self._step = -1
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Builds the probe."""
         self._probe = self.build(pl_module)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Reads step 0; the step of a checkpoint was read before it was written."""
+        """Reads step 0, unless it was read before a checkpoint was written; a later one's step always was."""
+        if trainer.global_step == 0 > self._step:
+            self._read(trainer, 0, since=-1)
         self._step = trainer.global_step
-        if self._step == 0:
-            self._read(trainer, since=-1)
 
     def on_train_batch_end(
         self,
@@ -55,28 +65,31 @@ class ProbeCallback(Callback):
         """Reads if the batch made a step at which a reading is due."""
         if trainer.global_step > self._step:
             since, self._step = self._step, trainer.global_step
-            self._read(trainer, since)
+            self._read(trainer, self._step, since)
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Adds the history; not as this callback's state, of which Lightning takes one per class."""
+        """Adds step and history; not as this callback's state, of which Lightning takes one per class."""
+        checkpoint[READ] = min(self._step, checkpoint.get(READ, self._step))
         if self.stop:
             checkpoint[self._key(trainer)] = self.stop.state_dict()
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Resumes from the history, if there is one of these quantities."""
+        """Resumes from the step, and from the history, if there is one of these quantities."""
+        self._step = checkpoint.get(READ, self._step)
         if self.stop and (key := self._key(trainer)) in checkpoint:
             self.stop.load_state_dict(checkpoint[key])
+            self._step = max([self._step, *self.stop.steps])
 
     def _key(self, trainer: Trainer) -> str:
         callbacks: list[Callback] = vars(trainer)["callbacks"]
         place = [callback for callback in callbacks if isinstance(callback, ProbeCallback)].index(self)
         return f"gnomon.stop_when {place}: {', '.join(self.stop.histories if self.stop else ())}"
 
-    def _read(self, trainer: Trainer, since: int) -> None:
-        if reading := self._probe(self._step, since=since):
+    def _read(self, trainer: Trainer, step: int, since: int) -> None:
+        if reading := self._probe(step, since=since):
             for logger in trainer.loggers:
                 logger.log_metrics(reading.scalars(), reading.step)
         # Where a reading is due, all processes meet, though for some it may be beyond the budget.
-        if self.stop and self._probe.is_due(self._step, since=since):
+        if self.stop and self._probe.is_due(step, since=since):
             reached = reading is not None and self.stop(reading)
             trainer.should_stop |= trainer.strategy.broadcast(reached)
