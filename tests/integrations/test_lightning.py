@@ -317,6 +317,33 @@ def test_what_was_read_before_resuming_counts(tmp_path):
     torch.testing.assert_close(resumed[0].stop.histories["accuracy"], expected[:5])
 
 
+@pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`, callbacks used to create:UserWarning")
+def test_a_rule_finds_its_history_among_other_callbacks(tmp_path):
+    """Those of the same quantities by their order; if there are more now, the last begin anew; if fewer, all."""
+
+    def rules(*schedules):
+        return [reads(schedule, third(at=99)) for schedule in schedules]
+
+    def other():
+        rule = stop_when(lambda norm: False)
+        return ProbeCallback(lambda module: Probe(module, X, {"norm": gnomon.jacobian_norm}), rule)
+
+    def resumed(*callbacks):
+        trainer = trainer_with(*callbacks, max_steps=4)
+        trainer.fit(Module(), loader(True), loader(), ckpt_path=tmp_path / "step=3.ckpt", weights_only=True)
+        return [callback.stop.steps for callback in callbacks]
+
+    saves = ModelCheckpoint(tmp_path, "{step}", save_top_k=-1, every_n_train_steps=1)
+    trainer = trainer_with(other(), *rules(at(0, 4), at(1, 4)), saves, max_steps=3, enable_checkpointing=True)
+    trainer.fit(Module(), loader(True), loader())
+    new = reads(stop=stop_when(lambda steps: False))
+    assert resumed(new, *rules(at(0, 4), at(1, 4)), other()) == [[4], [0, 4], [1, 4], [0, 1, 2, 3, 4]]
+    with pytest.warns(UserWarning, match=r"ProbeCallback: expected 3 histories of accuracy .*, got 2\. Rule 3 begins"):
+        assert resumed(*rules(at(0, 4), at(1, 4), at(4))) == [[0, 4], [1, 4], [4]]
+    with pytest.warns(UserWarning, match=r"expected 1 histories of accuracy in the checkpoint, got 2\. Rule 1 begins"):
+        assert resumed(*rules(at(1, 4))) == [[4]]
+
+
 class Kept(Module):
     """Its checkpoints say what it was made with, which has no defaults."""
 

@@ -1,11 +1,13 @@
 """A probe in Lightning's `Trainer.fit`."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor
 
 from gnomon._extras import missing
+from gnomon._warn import warn
 from gnomon.probe import Probe, Stop
 
 try:
@@ -14,8 +16,9 @@ except Exception as cause:
     raise missing("gnomon.integrations", "lightning.pytorch", "lightning", cause) from cause
 
 
-READ = "gnomon.read"
-"""The key of the step up to which all probes of a trainer have been read, in its checkpoints."""
+READ, RULE = "gnomon.read", "gnomon.stop_when"
+"""The keys in a trainer's checkpoints: of the step up to which all its probes have been read, and, with the place among
+the probes and the quantities, of a rule's history."""
 
 
 class ProbeCallback(Callback):
@@ -32,7 +35,9 @@ class ProbeCallback(Callback):
 
     Args:
         build: a function from the module to the probe.
-        stop: when training may end, by `gnomon.stop_when`; its history is in the trainer's checkpoints.
+        stop: when training may end, by `gnomon.stop_when`; its history is in the trainer's checkpoints. Several rules
+            about the same quantities are told apart by their order: added ones begin anew, and so do all if there are
+            fewer than in the checkpoint, with a warning.
     """
 
     def __init__(self, build: Callable[[Any], Probe], stop: Stop | None = None) -> None:
@@ -71,19 +76,30 @@ class ProbeCallback(Callback):
         """Adds step and history; not as this callback's state, of which Lightning takes one per class."""
         checkpoint[READ] = min(self._step, checkpoint.get(READ, self._step))
         if self.stop:
-            checkpoint[self._key(trainer)] = self.stop.state_dict()
+            checkpoint[f"{RULE} {_probes(trainer).index(self)}: {self._names}"] = self.stop.state_dict()
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Resumes from the step, and from the history, if there is one of these quantities."""
         self._step = checkpoint.get(READ, self._step)
-        if self.stop and (key := self._key(trainer)) in checkpoint:
-            self.stop.load_state_dict(checkpoint[key])
+        if self.stop and (history := self._history(trainer, checkpoint)):
+            self.stop.load_state_dict(history)
             self._step = max([self._step, *self.stop.steps])
 
-    def _key(self, trainer: Trainer) -> str:
-        callbacks: list[Callback] = vars(trainer)["callbacks"]
-        place = [callback for callback in callbacks if isinstance(callback, ProbeCallback)].index(self)
-        return f"gnomon.stop_when {place}: {', '.join(self.stop.histories if self.stop else ())}"
+    def _history(self, trainer: Trainer, checkpoint: dict[str, Any]) -> dict[str, Any] | None:
+        """That of the same quantities; of several in their order, whatever other callbacks stand between."""
+        saved = [checkpoint[key] for key in checkpoint if re.fullmatch(rf"{RULE} \d+: {re.escape(self._names)}", key)]
+        rules = [each for each in _probes(trainer) if each.stop and each._names == self._names]
+        place = rules.index(self)
+        if place < len(saved) <= len(rules):
+            return saved[place]
+        if saved:
+            what = f"{len(rules)} histories of {self._names or 'steps'} in the checkpoint"
+            warn(f"ProbeCallback: expected {what}, got {len(saved)}. Rule {place + 1} begins anew.", UserWarning)
+        return None
+
+    @property
+    def _names(self) -> str:
+        return ", ".join(self.stop.histories) if self.stop else ""
 
     def _read(self, trainer: Trainer, step: int, since: int) -> None:
         if reading := self._probe(step, since=since):
@@ -93,3 +109,8 @@ class ProbeCallback(Callback):
         if self.stop and self._probe.is_due(step, since=since):
             reached = reading is not None and self.stop(reading)
             trainer.should_stop |= trainer.strategy.broadcast(reached)
+
+
+def _probes(trainer: Trainer) -> list[ProbeCallback]:
+    """The trainer's callbacks of this kind."""
+    return [callback for callback in vars(trainer)["callbacks"] if isinstance(callback, ProbeCallback)]
