@@ -344,6 +344,17 @@ def test_a_rule_finds_its_history_among_other_callbacks(tmp_path):
         assert resumed(*rules(at(1, 4))) == [[4]]
 
 
+def test_validating_an_earlier_checkpoint_leaves_the_history(tmp_path):
+    callback, module = reads(stop=third(at=99)), Module()
+    trainer = trainer_with(callback, max_epochs=1)
+    trainer.fit(module, loader(), loader())
+    trainer.save_checkpoint(tmp_path / "1.ckpt")
+    trainer.fit_loop.max_epochs = EPOCHS
+    trainer.fit(module, loader(), loader())
+    trainer.validate(module, loader(), ckpt_path=tmp_path / "1.ckpt", weights_only=True, verbose=False)
+    assert callback.stop.steps == [*range(STEPS + 1)]
+
+
 class Kept(Module):
     """Its checkpoints say what it was made with, which has no defaults."""
 

@@ -79,7 +79,9 @@ class ProbeCallback(Callback):
             checkpoint[f"{RULE} {_probes(trainer).index(self)}: {self._names}"] = self.stop.state_dict()
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Resumes from the step, and from the history, if there is one of these quantities."""
+        """Resumes from the step, and from the history, if there is one of these quantities; but not for validation."""
+        if trainer.state.fn != "fit":
+            return
         self._step = checkpoint.get(READ, self._step)
         if self.stop and (history := self._history(trainer, checkpoint)):
             self.stop.load_state_dict(history)
