@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import gnomon
 from gnomon import Probe, at, every, stop_when
-from gnomon.errors import MissingExtraError, RangeError, UnsupportedModuleError
+from gnomon.errors import ArgumentTypeError, MissingExtraError, RangeError, UnsupportedModuleError
 from gnomon.integrations.lightning import ProbeCallback
 from tests.integrations.plain_loop import (
     BATCH,
@@ -389,6 +389,17 @@ def test_what_lacks_is_said_before_training():
     with pytest.raises(RangeError, match=r"stop_when\(<lambda>\): expected speed in the reading, got accuracy"):
         trainer_with(slow).fit(untrained, loader(), loader())
     assert_same(untrained.network.parameters(), network().parameters())
+
+
+def test_what_makes_no_probe_is_said_before_training():
+    trained, module = [], Module()
+    module.training_step = lambda batch, index: trained.append(index)
+    for build in (probe_of(network()), None):
+        with pytest.raises(ArgumentTypeError, match=r"^ProbeCallback\(build\): .* to a Probe, got \w+\. Pass lambda"):
+            ProbeCallback(build)
+    with pytest.raises(ArgumentTypeError, match=r"^ProbeCallback\(build\): .* got one that returns NoneType\. Return"):
+        trainer_with(ProbeCallback(lambda module: None)).fit(module, loader(), loader())
+    assert trained == []
 
 
 def test_two_processes_read_the_network_and_one_writes(tmp_path):

@@ -14,7 +14,7 @@ from transformers import Trainer, TrainerCallback, TrainingArguments, ViTConfig,
 
 import gnomon
 from gnomon import Probe, accuracy, at, centroid_alignment, every, stop_when
-from gnomon.errors import MissingExtraError, RangeError
+from gnomon.errors import ArgumentTypeError, MissingExtraError, RangeError
 from gnomon.integrations.transformers import ProbeCallback
 from gnomon.integrations.transformers_inputs import Logits
 from tests.integrations.plain_loop import (
@@ -302,6 +302,17 @@ def test_what_lacks_is_said_before_training(tmp_path):
     assert trainer.state.log_history == []
     with pytest.raises(RangeError, match=r"stop_when\(<lambda>\): expected speed in the reading, got accuracy"):
         reading(trainer_with(tmp_path), stop=stop_when(lambda speed: True)).train()
+
+
+def test_what_makes_no_probe_is_said_before_training(tmp_path):
+    trainer = trainer_with(tmp_path)
+    for build in (probe_of(network()), None):
+        with pytest.raises(ArgumentTypeError, match=r"^ProbeCallback\(build\): .* to a Probe, got \w+\. Pass lambda"):
+            ProbeCallback(build, trainer.log)
+    trainer.add_callback(ProbeCallback(lambda model: None, trainer.log))
+    with pytest.raises(ArgumentTypeError, match=r"^ProbeCallback\(build\): .* got one that returns NoneType\. Return"):
+        trainer.train()
+    assert trainer.state.log_history == []
 
 
 def test_a_vision_transformer_is_read_from_its_pixels(tmp_path, monkeypatch, capsys):

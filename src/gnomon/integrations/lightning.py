@@ -8,6 +8,8 @@ from torch import Tensor
 
 from gnomon._extras import missing
 from gnomon._warn import warn
+from gnomon.errors import public, within
+from gnomon.integrations._build import built, require_function
 from gnomon.probe import Probe, Stop
 
 try:
@@ -38,9 +40,13 @@ class ProbeCallback(Callback):
         stop: when training may end, by `gnomon.stop_when`; its history is in the trainer's checkpoints. Several rules
             about the same quantities are told apart by their order: added ones begin anew, and so do all if there are
             fewer than in the checkpoint, with a warning.
+    Raises:
+        TypeError: if `build` is not a function, or is a probe; when training begins: if it does not return a probe.
     """
 
+    @public
     def __init__(self, build: Callable[[Any], Probe], stop: Stop | None = None) -> None:
+        require_function(build)
         self.build, self.stop = build, stop
         self._step = -1  # up to which readings have been taken
 
@@ -49,9 +55,10 @@ class ProbeCallback(Callback):
         if stage == "fit":
             self._step = -1
 
+    @within("ProbeCallback")
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Builds the probe."""
-        self._probe = self.build(pl_module)
+        self._probe = built(self.build, pl_module)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Reads step 0, unless it was read before a checkpoint was written; a later one's step always was."""

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from gnomon._extras import missing
-from gnomon.errors import RangeError, within
+from gnomon.errors import RangeError, public, within
+from gnomon.integrations._build import built, require_function
 from gnomon.probe import Probe, Stop
 
 try:
@@ -43,11 +44,15 @@ class ProbeCallback(TrainerCallback):
         log: the trainer's `log`.
         stop: when training may end, by `gnomon.stop_when`; its history is taken from the trainer's log. The trainer
             notices only after a batch that step 0 was enough.
+    Raises:
+        TypeError: if `build` is not a function, or is a probe; when training begins: if it does not return a probe.
     """
 
+    @public
     def __init__(
         self, build: Callable[[Any], Probe], log: Callable[[dict[str, float]], None], stop: Stop | None = None
     ) -> None:
+        require_function(build)
         self.build, self.log, self.stop = build, log, stop
 
     @within("ProbeCallback")
@@ -55,7 +60,7 @@ class ProbeCallback(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: object
     ) -> None:
         """Builds the probe and reads step 0; the step of a checkpoint was read before it was written."""
-        self._probe = self.build(rest["model"])
+        self._probe = built(self.build, rest["model"])
         quantities = self._probe.quantities
         if taken := [name for name in quantities if name in TAKEN or name.startswith("eval_")]:
             raise RangeError(
