@@ -31,6 +31,7 @@ from tests.integrations.plain_loop import (
     plain_training,
 )
 from tests.integrations.test_lightning import Module, loader, pytestmark, trainer_with  # noqa: F401
+from tests.integrations.test_transformers import Classifier
 from tests.integrations.test_transformers import trainer_with as hugging_face
 
 
@@ -159,6 +160,31 @@ def test_what_is_trained_is_a_plain_loops(tmp_path, framework, method):
 def test_accelerates_own_optimizer_will_do(tmp_path):
     found, expected = in_accelerate(mean_loss, ema, tmp_path, late=True), in_accelerate(mean_loss, ema, tmp_path)
     assert_same(found.parameters(), expected.parameters())
+
+
+@pytest.mark.parametrize("overridden", [False, True])
+def test_a_trainer_that_makes_its_network_attaches_as_it_makes_the_optimizer(tmp_path, overridden):
+    """As docs/integrations.md has it; what is attached before is never called."""
+
+    class Attaching(Trainer):
+        def create_optimizer(self, *rest):
+            optimizer = super().create_optimizer(*rest)
+            if overridden:
+                ema(self.model.network).attach(optimizer)
+            return optimizer
+
+    def remaking(model, arguments, optimizers, **data):
+        return Attaching(args=arguments, model_init=lambda: Classifier(), **data)
+
+    plain = {"optim": "sgd", "learning_rate": RATE, "lr_scheduler_type": "constant"}
+    trainer = hugging_face(tmp_path, trainer_class=remaking, **plain)
+    if not overridden:
+        ema(trainer.model.network).attach(trainer.create_optimizer())
+    expected = plain_training(IN_ORDER, before_step=ema if overridden else None)
+    for _ in range(2):
+        trainer.train()
+        found = trainer.model.network
+        torch.testing.assert_close(found.state_dict(), expected.state_dict(), rtol=1e-5, atol=1e-6)
 
 
 def resumed_in_lightning(steered, folder):
