@@ -85,6 +85,13 @@ def test_a_shift_turns_cosine_into_sine_and_keeps_the_frequency():
 
 def test_numbers_whose_sum_is_beyond_the_range():
     torch.testing.assert_close(gini(torch.tensor([1e38, 3e38, 2e38])), torch.tensor(2 / 9))
+    for p in (64, 63):
+        matrix = torch.full((p, 1), 1e37, requires_grad=True)
+        norms = fourier_norms(matrix)
+        expected = torch.tensor([1e37 * p**0.5, *[0.0] * (p - 1)])
+        torch.testing.assert_close(norms, expected, rtol=1e-6, atol=1e31)
+        (gradient,) = torch.autograd.grad(norms[0], matrix)
+        torch.testing.assert_close(gradient, torch.full((p, 1), p**-0.5))
 
 
 def test_gradients():
