@@ -478,7 +478,10 @@ def test_of_a_sequence_one_position_is_measured(saved, measured, complaint):
     nc1 = gnomon.nc1(gnomon.class_moments(hidden.flatten(0, 1), labels, 9)).item()
     assert found["quantities"]["nc1"]["value"] == pytest.approx(nc1, rel=1e-4)
     said = complaint("saved", None, "tokens.npz", "--position", "all", "--quantities", "jacobian_norm")
-    assert "expected one position per sample for quantities that use its jacobian, got several" in said
+    assert "for quantities that use its jacobian, got several. Name one, such as 'last'" in said
+    named = measured("saved", None, "tokens.npz", "--position", "last", "--quantities", "accuracy")[0]
+    counted = measured("saved", None, "tokens.npz", "--position", "-1", "--quantities", "accuracy")[0]
+    assert (named["position"], named["quantities"]) == (-1, counted["quantities"])
     said = complaint("saved", None, "tokens.npz", "--position", "5")
     assert "measure(--position): expected -5 to 4, got 5" in said
     np.savez("fewer.npz", x=tokens[:, :5].numpy(), labels=tokens[:, 1:5].numpy())

@@ -16,7 +16,7 @@ def setting_of(options: Options, data: Data, model: str) -> dict[str, object]:
         "layer": options.layer and plain(options.layer),
         "head": [plain(name) for name in options.head],
         "logits": options.logits and plain(options.logits),
-        "position": options.position,
+        "position": options.row(),
     }
 
 

@@ -8,6 +8,7 @@ import tyro
 
 if TYPE_CHECKING:
     from gnomon_lab.measuring import How
+    from gnomon_lab.measuring.samples import Position
 
 # Long help texts: tyro breaks an attribute's docstring where its lines end.
 CHECKPOINT = (
@@ -40,8 +41,8 @@ class Options:
     """Where in the checkpoint the weights are, such as state_dict_ema or snapshots.3. Default: the usual places."""
     logits: str | None = None
     """The layer whose outputs are the logits, such as the one before a softmax; default: what the network returns."""
-    position: int | Literal["all"] | None = None
-    """For outputs with several rows per sample, the row to measure at: 0 is the first, -1 the last; or all."""
+    position: int | Literal["last", "all"] | None = None
+    """For outputs with several rows per sample, the row to measure at: 0 is the first, -1 or last the last; or all."""
     quantities: tuple[str, ...] = ()
     """Their names; a wrong one lists all. Default: twelve, plus two for the verdict on several checkpoints."""
     samples: int | None = None
@@ -81,12 +82,16 @@ class Options:
         named = {"out": self.out, "report": self.report, "history": self.history}
         return {name: path for name, path in named.items() if path is not None}
 
+    def row(self) -> "Position":
+        """The position as a number, unless it is all."""
+        return -1 if self.position == "last" else self.position
+
     def how(self) -> "How":
         """The options that `measuring` takes."""
         return {
             "layer": self.layer,
             "head": self.head,
-            "position": self.position,
+            "position": self.row(),
             "memory": None if self.memory is None else self.memory * 2**20,
             "rtol": self.rtol,
             "passes": self.passes,
