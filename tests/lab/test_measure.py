@@ -474,6 +474,17 @@ def test_what_the_samples_lack_is_said_and_left_out(folder, measured, complaint,
     assert "Pass (x" not in said
 
 
+def test_a_regression_with_one_output_has_no_rows_to_compare(folder, measured, complaint):
+    """It was given 0, which would be collapse."""
+    torch.save(mlp((6, 8, 1), bias=True).state_dict(), "one.pt")
+    np.savez("targets.npz", x=numbers(N, 6).numpy(), y=numbers(N).numpy())
+    found, said = measured("one.pt", "nets:one", "targets.npz")
+    assert not found["quantities"].keys() & {*WEIGHT}
+    assert f"left out {', '.join(WEIGHT)}: expected vectors (k, p) of at least 2 classes, got shape (1, 8)" in said
+    words = complaint("one.pt", "nets:one", "targets.npz", "--quantities", WEIGHT[0])
+    assert f"expected what can be measured here, got {WEIGHT[0]}: expected vectors (k, p) of at least 2" in words
+
+
 def test_a_binary_classifier_with_one_logit_is_read_as_two(folder, measured):
     torch.save(mlp((6, 8, 1), bias=True).state_dict(), "one.pt")
     np.savez("binary.npz", x=numbers(N, 6).numpy(), y=np.arange(N) % 2)

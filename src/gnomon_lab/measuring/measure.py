@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, TypedDict, Unpack
 
 from torch import Tensor, nn
 
-from gnomon import Probe
+from gnomon import Probe, classifier_equiangularity
 from gnomon.autodiff import RTOL
 from gnomon.errors import GnomonError
 from gnomon.probe import unavailable
@@ -17,6 +17,8 @@ from gnomon_lab.measuring.samples import Data, Position
 
 BATCH = 256
 """Samples per batch, so few that there is progress to show."""
+COMPARED, SIBLING = "classifier_equinorm", "classifier_equiangularity"
+"""Both compare rows. Of a single one, as of a regression with one output, the first is 0, which looks like collapse."""
 
 
 class How(TypedDict, total=False):
@@ -91,10 +93,15 @@ def left_out(
     """
     unlabelled = no_classes(data.labels, position)
     some = tensors(data._replace(labels=None) if unlabelled else data)
+    asked = {**quantities, **({SIBLING: classifier_equiangularity} if COMPARED in quantities else {})}
     with running(data.x):
-        why = unavailable(model, some, quantities, layers=layer, head=head, positions=of_each(position))
+        why = unavailable(model, some, asked, layers=layer, head=head, positions=of_each(position))
+    if SIBLING in why:
+        why.setdefault(COMPARED, why[SIBLING])
     return {
-        name: unlabelled if unlabelled and error.argument == "data" else reason(error) for name, error in why.items()
+        name: unlabelled if unlabelled and why[name].argument == "data" else reason(why[name])
+        for name in quantities
+        if name in why
     }
 
 
