@@ -451,6 +451,7 @@ WEIGHT = ["classifier_equinorm", "classifier_maximal_equiangularity"]
             ["accuracy", *COLLAPSE],
             "in whole numbers, got labels (40,) in torch.float64. Save",
         ),
+        ({"y": numbers(N).numpy().astype(">f4")}, ["accuracy", *COLLAPSE], "got labels (40,) in torch.float32. Save"),
         ({"y": numbers(N, 1).numpy()}, ["accuracy", *COLLAPSE], "of targets, as a regression has, nothing is measured"),
         ({"y": np.arange(N) % 4}, ["accuracy", *COLLAPSE], "expected classes 0 to 2, got 0 to 3 in torch.int64"),
         ({"y": np.eye(3)[np.arange(N) % 3]}, ["accuracy", *COLLAPSE], "got labels (40, 3) in torch.float64"),

@@ -204,7 +204,9 @@ def numbers(labels: NDArray[Any], path: Path) -> Tensor:
     if labels.dtype.kind == "f" and (missing := np.argwhere(np.isnan(labels))).size:
         got = f"none for sample {missing[0][0]}, counted from 0, in {path}"
         raise DataError("--data", "a label for each sample", got, "Add it, or leave out such samples or all labels.")
-    return torch.from_numpy(np.array(labels, dtype=np.float64 if labels.dtype.kind == "f" else np.int64))
+    return torch.from_numpy(
+        np.array(labels, f"f{min(labels.dtype.itemsize, 8)}" if labels.dtype.kind == "f" else np.int64)
+    )
 
 
 def no_numbers(dtype: np.dtype[Any], path: Path) -> DataError:
