@@ -523,6 +523,20 @@ def test_a_run_is_one_row_and_its_axes_end_at_different_numbers(tmp_path):
     assert max(map(len, rows)) == 50
 
 
+def test_a_title_that_is_too_long_says_so_and_keeps_its_end(tmp_path):
+    name = "transformer.encoder.layers.11.attention.self.query.weight/jacobian_norm"
+    (tmp_path / "a.jsonl").write_text("".join(line(step, **{name: 10.0**step}) for step in range(5)))
+    watched = Watched(tmp_path)
+    watched.look()
+    terminal = Terminal(width=60)
+    with terminal.capture() as said:
+        terminal.print(picture(watched, terminal, None))
+    title = said.get().splitlines()[1].rstrip()
+    assert title.startswith("transformer.")
+    assert title.endswith("norm, logarithmic")
+    assert (title.count("…"), len(title)) == (1, 59)
+
+
 def test_the_terminal_shows_what_fits_and_says_what_does_not(tmp_path):
     names = [f"{split}/{name}" for split in ("train", "test") for name in "abcd"]
     for run in range(9):

@@ -149,7 +149,7 @@ def _chart(
     left = max(LABEL, 1 + max(map(len, ends.values())))
     room = max(1, width - left)
     title = f"{name}, logarithmic" if up.log else name
-    text = console.render_str(f"{title[:width]}\n")
+    text = console.render_str(f"{shortened(title, width)}\n")
     text.no_wrap = True
     rows = drawn([(steps, numbers) for _, steps, numbers in there], across, up, room, ROWS)
     if _colourless(console):
