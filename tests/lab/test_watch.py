@@ -434,6 +434,16 @@ def test_a_reading_that_has_no_place_does_not_set_the_axis(shown):
     assert vertical(page, "loss", log_x=False)[1] > 1e5
 
 
+@pytest.mark.browser
+def test_the_list_shows_all_of_a_long_name_on_a_phone(shown):
+    """It was half as wide as the page, and ended in the midst of its sixth line."""
+    name = "a run with a rather long name, lr=0.0001, width=1024, optimizer=adamw, penalty=grokalign, seed=0, attempt=3"
+    page = shown(**{name: [line(k, loss=k) for k in range(20)]})
+    page.set_viewport_size({"width": 400, "height": 800})
+    assert page.evaluate("node('runs').scrollHeight <= node('runs').clientHeight")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def until_drawn(page, words):
     """Lets the page's frames pass until its canvas says so."""
     for _ in range(200):
