@@ -248,6 +248,23 @@ def test_a_legend_of_any_length_ends_above_the_first_panel(opened):
 
 
 @pytest.mark.browser
+def test_a_title_leaves_room_for_the_number_at_the_upper_end(opened):
+    """They nearly touched: the title began 3 pixels above the axis, over half of a number that is 13 pixels high."""
+    panel = Panel("A panel", "value", (Line("one", (0.0, 1.0), (0.0, 0.06)),), y_range=(0.0, 0.06))
+    scattered = ScatterPanel("Points", "x", "y", (Points("all", (0.0, 1.0), (0.0, 1.0)),))
+    figures = (
+        Curves("curves", "Curves", "Lines.", "step", (panel,)),
+        Scatter("scatter", "Scatter", "Points.", (scattered,)),
+    )
+    page = opened(dataclasses.replace(example(), figures=figures))
+    for place in range(2):
+        drawn = page.locator("figure").nth(place)
+        title = drawn.locator(".annotation-text").bounding_box()
+        numbers = [number.bounding_box() for number in drawn.locator(".ytick text").all()]
+        assert title["y"] + title["height"] <= min(number["y"] for number in numbers) + 2  # with room below its letters
+
+
+@pytest.mark.browser
 def test_hovering_names_the_step_0_that_is_drawn_at_another_place(opened):
     steps = (0.5, *(10.0**k for k in range(7)), 1234567.0)
     panels = tuple(Panel(name, "", (Line("mean", steps, steps),)) for name in "ab")

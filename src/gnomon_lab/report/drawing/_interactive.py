@@ -66,7 +66,7 @@ def _curves(curves: Curves) -> go.Figure:
         for flag in panel_flags:
             layout["shapes"] += _pole(flag, i)
         layout["annotations"] += [_label(flag, i, curves, left) for flag in panel_flags if flag.level >= 0]
-        above = _layout.levels(panel_flags) * _layout.FLAG + 3
+        above = _layout.levels(panel_flags) * _layout.FLAG + _layout.RISE
         layout["annotations"].append(title(panel.title, f"y{number(i)}", left, above))
     return go.Figure(traces, layout)
 

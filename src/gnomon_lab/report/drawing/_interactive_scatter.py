@@ -31,7 +31,9 @@ def interactive_scatter(scatter: Scatter) -> go.Figure:
     labels = [points.label for points in entries]
     room = _layout.WIDTH - left - _RIGHT  # plotly gives a legend no more room
     layout = below_legend("scatter", labels, room, stacked, left, _RIGHT, _layout.X_AXIS)
-    layout["annotations"] = [title(panel.title, f"y{number(i)}", left, 3) for i, panel in enumerate(scatter.panels)]
+    layout["annotations"] = [
+        title(panel.title, f"y{number(i)}", left, _layout.RISE) for i, panel in enumerate(scatter.panels)
+    ]
     for i, (panel, edge) in enumerate(zip(scatter.panels, tops, strict=True)):
         domain = (max(0.0, 1 - (edge + _scatter_layout.height(panel)) / stacked), 1 - edge / stacked)
         layout[f"xaxis{number(i)}"] = _axis(panel, "x", i) | {"domain": [0, 1]}

@@ -12,6 +12,8 @@ from gnomon_lab.figures import Curves, ImageSlider, Line, Mark, Panel
 # Sizes in CSS pixels (1/96 inch).
 WIDTH = 860
 PANEL_TITLE, FLAG, GAP, X_AXIS = 26, 17, 18, 52
+RISE = 7
+"""From the upper end of a panel to its title, which leaves room for half of a number there."""
 LABEL_CHARACTER = 6.8
 Y_TICKS, FULL = 5, 1e6
 """How many steps a linear y axis has, and up to where whole numbers are written in full."""

@@ -135,7 +135,7 @@ def _draw_flags(axes: Axes, title: str, panel_flags: tuple[_layout.Flag, ...], c
                 ha="left", va="center", color=style.INK, annotation_clip=False, parse_math=False,
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},
             )  # fmt: skip
-    above = 1 + (_layout.levels(panel_flags) * _layout.FLAG + 7) / curves.panel_height
+    above = 1 + (_layout.levels(panel_flags) * _layout.FLAG + _layout.RISE) / curves.panel_height
     left = -(margin - EDGE) / inner
     axes.text(left, above, title, transform=axes.transAxes, size=10.5, weight="bold", parse_math=False)
 

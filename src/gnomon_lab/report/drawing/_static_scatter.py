@@ -101,5 +101,6 @@ def _draw_axes(axes: Axes, panel: ScatterPanel, inner: int) -> None:
     axes.set_xlabel(panel.x_label, labelpad=6, parse_math=False)
     axes.set_ylabel(panel.y_label, labelpad=8, parse_math=False)
     axes.yaxis.set_label_coords(-48 / inner, 0.5)
-    left, above = (EDGE + inner + _MARGIN_RIGHT - _layout.WIDTH) / inner, 1 + 7 / _scatter_layout.height(panel)
+    left = (EDGE + inner + _MARGIN_RIGHT - _layout.WIDTH) / inner
+    above = 1 + _layout.RISE / _scatter_layout.height(panel)
     axes.text(left, above, panel.title, transform=axes.transAxes, size=10.5, weight="bold", parse_math=False)
