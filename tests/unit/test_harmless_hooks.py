@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from gnomon import History, Probe, accuracy, gradient_norm, jacobian_norm
 from gnomon.probe import _snapshot
+from gnomon.probe._containers import entries
 from gnomon.probe._held import MOST_ENTRIES
 
 X = torch.randn(9, 4, generator=torch.Generator().manual_seed(0))
@@ -238,11 +239,22 @@ def test_of_a_long_global_list_no_tensor_is_copied_nor_a_large_one(monkeypatch):
         return kept(tensor, by_value=by_value)
 
     model = hooked(uses_many)
-    entries, hidden = len(MANY), ACTIVATIONS["hidden"]
+    many, hidden = len(MANY), ACTIVATIONS["hidden"]
     monkeypatch.setattr(_snapshot, "TensorSnapshot", counting)
     with torch.no_grad():
         read(model)
-    assert len(MANY) == entries
+    assert len(MANY) == many
     assert ACTIVATIONS["hidden"] is hidden
     assert not any(tensor is other for tensor in copied for other in (LARGE, MANY[0]))
     assert any(tensor is hidden for tensor in copied)
+
+
+@pytest.mark.parametrize("entry", [np.float64(0), (0, 1.0), ("loss", np.int64(0))], ids=["NumPy", "tuple", "named"])
+def test_a_long_log_is_not_walked(monkeypatch, entry):
+    walked = []
+    model = nn.Linear(4, 3)
+    model.log = [entry] * 10
+    monkeypatch.setattr(_snapshot, "entries", lambda value: walked.append(value) or entries(value))
+    read(model)
+    assert any(value is model.log for value in walked)
+    assert not any(value is entry for value in walked)

@@ -5,24 +5,28 @@ import operator
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection
 from functools import partial
+from itertools import chain
 from types import CellType, NoneType
 from typing import Any
 from weakref import CallableProxyType, ProxyType
 
+import numpy as np
 import torch
 
 ATOMS = frozenset(
     {NoneType, bool, int, float, complex, str, bytes, type, torch.dtype, torch.device, torch.Size}
-    | {ProxyType, CallableProxyType}
+    | {ProxyType, CallableProxyType, *np.sctypeDict.values()}
 )
 """What cannot change, or is not part of the network's state, such as what it has a weak reference to."""
+FLAT = ATOMS | {tuple}
 BASES: tuple[Any, ...] = (OrderedDict, dict, list, deque, set, tuple, frozenset)
 """Python's containers."""
 
 
 def base_of(value: object) -> Any:  # noqa: ANN401 (a class whose methods are called on the value)
     """Which of `BASES` a value is; None if it is no container."""
-    return next((base for base in BASES if isinstance(value, base)), None)
+    kind = type(value)
+    return kind if kind in BASES else next((base for base in BASES if issubclass(kind, base)), None)
 
 
 def entries(value: object, most: float = math.inf) -> list[object]:
@@ -34,6 +38,12 @@ def entries(value: object, most: float = math.inf) -> list[object]:
     if base.__len__(value) > most:
         return attributes
     return [*attributes, *(base.values(value) if isinstance(value, dict) else base.__iter__(value))]
+
+
+def flat(inside: Collection[object]) -> bool:
+    """Whether there are only atoms, and tuples of atoms: a log of numbers, which is long, need not be walked."""
+    tuples = chain.from_iterable(each for each in inside if type(each) is tuple)
+    return FLAT.issuperset(map(type, inside)) and ATOMS.issuperset(map(type, tuples))
 
 
 def container_as_it_is(value: object) -> Callable[[], object] | None:
@@ -64,7 +74,7 @@ def put_back_contents(cell: CellType, before: list[object]) -> None:
 def put_back_items(there: dict[Any, Any], before: dict[Any, Any]) -> None:
     """Restores what was in a mapping, in its order."""
     base = base_of(there)
-    if not same_items(there, before):
+    if (there or before) and not same_items(there, before):
         base.clear(there)
         base.update(there, before)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from gnomon.probe._containers import ATOMS, contents, entries
+from gnomon.probe._containers import ATOMS, contents, entries, flat
 from gnomon.probe._functions import FUNCTIONS, foreign, held_by
 from gnomon.probe._generators import generator_as_it_is
 
@@ -35,7 +35,7 @@ def reached(start: Iterable[object], *, through_objects: bool = False) -> Iterat
         inside = inside_of(value)
         if through_objects and not isinstance(value, (*CLOSED, *FUNCTIONS)):
             inside += of_object(value)
-        if not ATOMS.issuperset(map(type, inside)):
+        if not flat(inside):
             waiting.extend(inside)
 
 

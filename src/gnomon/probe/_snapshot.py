@@ -1,8 +1,7 @@
 """What a network holds, noted before a reading and restored after it, bit for bit."""
 
 import math
-from collections.abc import Callable, Collection
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Any
 
@@ -13,7 +12,7 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.nn.parameter import is_lazy
 
 from gnomon.errors import UnsupportedModuleError
-from gnomon.probe._containers import ATOMS, container_as_it_is, entries, put_back_items, same_items
+from gnomon.probe._containers import ATOMS, container_as_it_is, entries, flat, put_back_items, same_items
 from gnomon.probe._functions import FUNCTIONS, foreign
 from gnomon.probe._generators import generator_as_it_is
 from gnomon.probe._held import generators_in, reached
@@ -84,21 +83,22 @@ class Snapshot:
         """Restores everything. An interrupt inside does no harm if this is called again."""
         if self._done:
             return
-        # What is in the stack is done from its end to its beginning, and all of it, whatever one of them raises.
-        with ExitStack() as stack:
-            steps: list[Callable[[], object]] = [*self._others]
-            steps += [partial(self._put_back_tensor, tensor) for tensor in self._tensors]
-            steps += self._gradients  # which have to be of the parameters' type
-            for put_back in reversed(steps):
-                stack.callback(put_back)
-            for module, mode in self.modes.items():
-                stack.callback(setattr, module, "training", mode)  # in case `train` does something else
-            for there, before in self._registered:  # torch.func, if interrupted, leaves its own in their place
-                put_back_items(there, before)
-            for module, mode in self.modes.items():
-                if module.training != mode:
-                    module.train(mode)  # which may undo what cannot be seen
+        # torch.func, if interrupted, leaves its own in the place of parameters.
+        steps: list[Callable[[], object]] = [partial(put_back_items, *each) for each in self._registered]
+        # Its own `train` may undo what cannot be seen, or do something else.
+        steps += [
+            self._switch_back,
+            *(partial(setattr, module, "training", mode) for module, mode in self.modes.items()),
+        ]
+        steps += [*self._others, *(partial(self._put_back_tensor, tensor) for tensor in self._tensors)]
+        steps += self._gradients  # which have to be of the parameters' type
+        do_all(steps)
         self._done = True
+
+    def _switch_back(self) -> None:
+        for module, mode in self.modes.items():
+            if module.training != mode:
+                module.train(mode)
 
     def _put_back_tensor(self, tensor: "TensorSnapshot") -> None:
         if tensor.put_back() and id(tensor.tensor) in self._names.keys() - self._acting:
@@ -120,7 +120,7 @@ class Snapshot:
             else:
                 self._note_other(value)
             inside = vars(value).values() if isinstance(value, nn.Module) else entries(value)
-            if not ATOMS.issuperset(map(type, inside)):  # Long lists of numbers are not walked.
+            if not flat(inside):
                 waiting.extend(inside)
         return functions
 
@@ -228,6 +228,18 @@ def size_of(value: object) -> float:
         plain = type(value) is Tensor and value.layout is torch.strided and not value.is_nested
         return value.nbytes if plain and not is_functorch_wrapped_tensor(value) else math.inf
     return value.nbytes if isinstance(value, np.ndarray) else 0
+
+
+def do_all(steps: Iterable[Callable[[], object]]) -> None:
+    """Does each, whatever another raises, and then raises the first of their errors."""
+    errors: list[BaseException] = []
+    for step in steps:
+        try:
+            step()
+        except BaseException as error:  # noqa: BLE001 (raised below)
+            errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 def hooks_of(parameter: nn.Parameter) -> list[object]:
