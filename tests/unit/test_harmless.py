@@ -761,6 +761,52 @@ def test_entries_of_a_list_of_another_kind_are_as_before():
     assert model.seen == [1]
 
 
+class Passes:
+    """A number in a slot."""
+
+    __slots__ = ("count",)
+
+    def __init__(self):
+        self.count = 0
+
+    def add(self, *_):
+        self.count += 1
+
+
+def enclosing(passes):
+    return lambda *_: passes.add()
+
+
+@pytest.mark.parametrize(
+    "register", ["register_forward_pre_hook", "register_forward_hook", "register_full_backward_hook"]
+)
+@pytest.mark.parametrize("hook", [lambda passes: passes.add, enclosing], ids=["method", "enclosed"])
+def test_an_object_that_a_hook_uses_is_said_before_training(register, hook):
+    model = nn.Linear(4, 3)
+    getattr(model, register)(hook(Passes()))
+    with pytest.warns(UserWarning, match=r"changes Linear\.hook, which a reading does not restore"):
+        Probe(model, X, [jacobian_norm])
+
+
+class Holding(nn.Linear):
+    """Counts in the objects of a container."""
+
+    def __init__(self, held):
+        super().__init__(4, 3)
+        self.held = held
+
+    def forward(self, x):
+        for passes in self.held.values() if isinstance(self.held, dict) else self.held:
+            passes.add()
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("hold", [lambda passes: [passes], lambda passes: {"all": passes}], ids=["list", "dict"])
+def test_an_object_in_a_container_is_said_before_training(hold):
+    with pytest.warns(UserWarning, match=r"changes Holding\.held, which a reading does not restore"):
+        Probe(Holding(hold(Passes())), X, [jacobian_norm])
+
+
 class Refusing:
     """Its only slot is empty, and what it does not have raises."""
 

@@ -3,7 +3,7 @@
 import random
 from collections import deque
 from collections.abc import Callable
-from types import MethodType, ModuleType
+from types import ModuleType
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from gnomon.errors import UnsupportedModuleError
 from gnomon.probe._containers import ATOMS, BASES
 from gnomon.probe._functions import FUNCTIONS, LIBRARIES, foreign, of
 from gnomon.probe._generators import GENERATORS, state_of
-from gnomon.probe._held import attributes
+from gnomon.probe._held import attributes, reached
 
 T = TypeVar("T")
 CONTAINERS = (list, tuple, set, frozenset, deque)
@@ -27,7 +27,7 @@ def reporting_side_effects(model: nn.Module, look: Callable[[], T]) -> T:
         UnsupportedModuleError: if they created layers or parameters: each reading would draw different weights.
     """
     parts, objects = names(model), held(model)
-    before = {name: contents(value) for name, value in objects.items()}
+    before = {name: [contents(value) for value in values] for name, values in objects.items()}
     result = look()
     made = names(model) - parts
     if made:
@@ -37,7 +37,11 @@ def reporting_side_effects(model: nn.Module, look: Callable[[], T]) -> T:
             f"one whose forward pass makes {min(made)!r}",
             "Run it once before.",
         )
-    changed = [name for name, value in objects.items() if differ(before[name], contents(value))]
+    changed = [
+        name
+        for name, values in objects.items()
+        if any(differ(old, contents(value)) for old, value in zip(before[name], values, strict=True))
+    ]
     if changed:
         warn(
             f"Probe(model): the forward pass changes {', '.join(changed)}, which a reading does not restore: training "
@@ -52,18 +56,15 @@ def names(model: nn.Module) -> set[str]:
     return {name for name, _ in (*model.named_modules(), *model.named_parameters())}
 
 
-def held(model: nn.Module) -> dict[str, Any]:
-    """What `Snapshot` does not look into: objects that modules have or whose methods are hooks, and their classes."""
-    found: dict[str, Any] = {}
+def held(model: nn.Module) -> dict[str, list[object]]:
+    """What `Snapshot` does not look into: objects that modules and hooks hold, and the classes of modules."""
+    found: dict[str, list[object]] = {}
     for module in model.modules():
         kind = type(module)
-        if foreign(kind):
-            found[kind.__name__] = kind
-        hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
-        hooked = [("hook", hook.__self__ if isinstance(hook, MethodType) else hook) for hook in hooks]
-        for name, value in (*vars(module).items(), *hooked):
-            if unseen(value):
-                found[f"{kind.__name__}.{name}"] = value
+        found |= {each.__name__: [each] for each in kind.__mro__ if foreign(each)}
+        for name, value in vars(module).items():
+            label = f"{kind.__name__}.{'hook' if name.endswith('_hooks') else name}"
+            found.setdefault(label, []).extend(filter(unseen, reached([value])))
     return found
 
 
