@@ -198,8 +198,9 @@ def _path(cell: object) -> str:
 
 def _file(cell: object) -> str:
     """The name of the file that an image was read from, if it is there."""
-    path = _path(cell)
-    return f", {path!r}" if path and cell.get("bytes") is not None else ""
+    if not isinstance(cell, dict) or cell.get("bytes") is None or not (path := _path(cell)):
+        return ""
+    return f", {path!r}"
 
 
 def _named(cell: object) -> str:

@@ -13,7 +13,7 @@ from gnomon.dynamics._snr_growth import Projection, constants, snr_growth
 from gnomon.errors import ConvergenceError, RangeError, ShapeError
 
 DRIFT = 1e-6
-"""How far the within-class covariance may be from the identity, in its largest entry: above what rounding adds up to."""
+"""How far the within-class covariance may be from the identity, in its largest entry: more than rounding adds up to."""
 
 
 @dataclass(frozen=True)
@@ -125,10 +125,10 @@ class CentralPath:
         Raises:
             RangeError: if the times are not as described, or rtol is not from 1e-13 to 0.001.
             ConvergenceError: if the integrator gives up or needs more than 20,000 evaluations, or the drift from the
-                manifold exceeds 1e-6. It is rounding that adds up, about in proportion to the time and at any rtol, most
-                in small data. At time 1e12 it was 2e-10 to 2e-7 for two classes of two samples (145 draws, rtol from
-                1e-12 to 1e-6), 1e-9 to 1.4e-8 for four of six (48 draws), 9e-11 for ten of a hundred (3), and below
-                3e-10 for all in the flow "renormalised".
+                manifold exceeds 1e-6. It is rounding that adds up, about in proportion to the time and at any rtol, and
+                most in small data. At time 1e12 it was 2e-10 to 2e-7 for two classes of two samples (145 draws, rtol
+                from 1e-12 to 1e-6), 1e-9 to 1.4e-8 for four of six (48 draws), 9e-11 for ten of a hundred (3), and
+                below 3e-10 for all in the flow "renormalised".
         Cost: a thousand evaluations of the field for times up to 1e8, O(k n p² + p³) each; O(t k n p) memory.
         """
         moments = increasing_times(times.detach())
