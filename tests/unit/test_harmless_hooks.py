@@ -198,6 +198,7 @@ def test_a_penalty_on_activations_in_a_global_dict_trains_as_without_a_probe():
 
 
 TEACHER = nn.BatchNorm1d(3)
+TEACHER.passes = 0
 OPTIMIZER = torch.optim.Adam(TEACHER.parameters())
 READING = Probe(nn.Linear(4, 3), (X, LABELS), [accuracy]).read()
 HISTORY = History()
@@ -206,15 +207,18 @@ HISTORY = History()
 def uses_global_objects(module, inputs, output):
     """As no hook should; but none of these is the network's."""
     TEACHER(output.detach())
+    TEACHER.passes += 1
     OPTIMIZER.state["steps"] = OPTIMIZER.state.get("steps", 0) + 1
     HISTORY.append(dataclasses.replace(READING, step=len(HISTORY.steps)))
 
 
 def test_global_objects_that_a_hook_names_are_left_alone():
     model = hooked(uses_global_objects)
+    passes = TEACHER.passes
     mean, steps, readings = TEACHER.running_mean.clone(), OPTIMIZER.state["steps"], len(HISTORY.steps)
     read(model)
     assert not torch.equal(TEACHER.running_mean, mean)
+    assert TEACHER.passes > passes
     assert OPTIMIZER.state["steps"] > steps
     assert len(HISTORY.steps) > readings
 
