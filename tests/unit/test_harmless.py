@@ -628,14 +628,16 @@ def test_what_cannot_be_restored_leaves_nothing_else_behind(monkeypatch):
     put_back, first = TensorSnapshot.put_back, []
 
     def failing(tensor):
-        first.append(tensor.tensor)
-        if tensor.tensor is first[0]:
+        if model[2].mean.item() != 1:  # after a pass
+            first.append(tensor.tensor)
+        if first and tensor.tensor is first[0]:
             raise ZeroDivisionError
         return put_back(tensor)
 
     monkeypatch.setattr(TensorSnapshot, "put_back", failing)
     with pytest.raises(ZeroDivisionError):
         probe.read()
+    assert len(first) > 0
     assert model[2].mean.item() == 1
     assert all(module.training for module in model.modules())
 
