@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import io
 import random
 import sys
 import time
@@ -16,6 +17,7 @@ import torch
 from torch import nn
 from torch.backends import cuda as attention
 from torch.nn import functional
+from torch.nn.utils import prune
 from torch.utils import checkpoint
 from torch.utils.data import DataLoader, Dataset
 
@@ -851,6 +853,45 @@ class Switching(nn.Linear):
         return super().train(mode)
 
     train.__module__ = "transformers.modeling_utils"
+
+
+class Everywhere(nn.Module):
+    """A pruned layer, and what it puts out in all places where a module may keep it."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.last, self.seen = nn.Linear(4, 5), nn.Linear(5, 3), None
+        self.by_name, self.in_turn = {"one": 1}, [1]
+        self.register_buffer("held", None, persistent=False)
+        prune.l1_unstructured(self.layer, "weight", 0.5)
+
+    def forward(self, x):
+        out = self.layer(x).tanh()
+        self.seen = self.new = self.held = self.by_name["two"] = out.detach()
+        self.in_turn.append(self.seen)
+        return self.last(out)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda model: gnomon.ntk(model, X),
+        lambda model: gnomon.ntk_to_point(model, X, X[0]),
+        lambda model: gnomon.local_learning_coefficient(model, X, LABELS, draws=4, burn_in=0),
+    ],
+    ids=["ntk", "ntk_to_point", "local_learning_coefficient"],
+)
+def test_what_modules_keep_of_a_pass_that_torch_maps_is_not_there_afterwards(read):
+    """Outside it nothing can be done with that: the network could be neither copied nor saved."""
+    model = Everywhere()
+    with torch.no_grad():
+        read(model)
+        for tensor in (model.seen, model.new, model.held, model.by_name["two"], *model.in_turn[1:]):
+            assert copy.deepcopy(tensor).isfinite().all()
+        assert float((model.layer.weight == 0).double().mean()) == 0.5
+        torch.save(model, io.BytesIO())
+        expected = model(X)
+        torch.testing.assert_close(copy.deepcopy(model)(X), expected, rtol=0, atol=0)
 
 
 def test_weights_are_copied_only_where_train_may_change_them():

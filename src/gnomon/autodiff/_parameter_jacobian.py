@@ -1,7 +1,9 @@
 """Derivatives with respect to the parameters: per-sample Jacobians, and products with them from either side."""
 
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 
 import torch
 from jaxtyping import Float, Shaped
@@ -106,7 +108,9 @@ def mapped(
 def standing_in(model: nn.Module, parameters: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> Iterator[None]:
     """Replaces each parameter by a value, wherever a module of the network holds it.
 
-    `torch.func.functional_call` does not restore the parameters of a module that occurs in a network twice.
+    `torch.func.functional_call` does not restore the parameters of a module that occurs in a network twice. What a pass
+    keeps in modules, such as attention weights or a pruned weight, is put back too: where samples or points are mapped
+    over, it is dead afterwards, and the network could not be copied or saved with it.
     """
     value_of = {id(parameter): values[name] for name, parameter in parameters.items()}
     held = [
@@ -115,6 +119,12 @@ def standing_in(model: nn.Module, parameters: Mapping[str, Tensor], values: Mapp
         for name, parameter in module._parameters.items()
         if id(parameter) in value_of
     ]
+    kept = [
+        (each, copy(each))
+        for module in model.modules()
+        for each in (module.__dict__, *module.__dict__.values())
+        if type(each) in (dict, OrderedDict, list)
+    ]
     try:
         for module, name, parameter in held:
             module._parameters[name] = value_of[id(parameter)]  # type: ignore[assignment]
@@ -122,6 +132,18 @@ def standing_in(model: nn.Module, parameters: Mapping[str, Tensor], values: Mapp
     finally:
         for module, name, parameter in held:
             module._parameters[name] = parameter
+        for each, before in kept:
+            restore(each, before)
+
+
+def restore(held: dict[str, object] | list[object], before: dict[str, object] | list[object]) -> None:
+    """Gives a dictionary or a list the entries that it had before."""
+    if isinstance(held, list):
+        held[:] = before
+    elif isinstance(before, dict):
+        for name in held.keys() - before.keys():
+            del held[name]
+        held.update(before)
 
 
 def mixture(logits: Float[Tensor, "n c"]) -> Float[Tensor, "n c"]:
