@@ -1,5 +1,6 @@
 """The local learning coefficient: closed forms within its error, and diagnostics that say when not to believe it."""
 
+import copy
 import math
 from functools import partial
 
@@ -125,6 +126,19 @@ def test_where_two_lines_of_minima_cross_it_is_that_of_the_integral():
     losses = (at[:, None] * at).square()
     weights = (-10 * losses - at.square() / 2 - at[:, None].square() / 2).exp()
     assert_within(found.estimate, 10 * (losses * weights).sum() / weights.sum(), 0.02)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_losses_of_half_precision_are_not_rounded_to_it(dtype):
+    """Of what the chains add to the loss, which is little of it, half precision would keep no digits."""
+    model, x, labels = classifier(200)
+    model, x = model.to(dtype), x.to(dtype)
+    settings = {"chains": 8, "draws": 20, "burn_in": 0, "step_size": 1e-3, "batch": 200}
+    half, single = (
+        gnomon.local_learning_coefficient(network, of, labels, **settings)
+        for network, of in ((model, x), (copy.deepcopy(model).float(), x.float()))
+    )
+    torch.testing.assert_close(half.losses, single.losses, rtol=torch.finfo(dtype).eps / 8, atol=0)
 
 
 def test_a_start_that_is_no_minimum_is_said():

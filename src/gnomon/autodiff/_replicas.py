@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
+from gnomon._precision import in_single
 from gnomon.autodiff._flops import forward_flops
 from gnomon.autodiff._parameter_jacobian import differentiable, standing_in
 from gnomon.autodiff._parameter_vectors import ParameterVectors
@@ -29,8 +30,8 @@ class Replicas:
     Args:
         model: a network from (n *d) to (n c), whose samples do not mix.
         x: some samples.
-        losses: maps outputs (n c) and targets (n *y) to the loss of each sample, by operations of torch alone; where
-            outputs are not finite, it should not be either.
+        losses: maps outputs (n c), in float32 at least, and targets (n *y) to the loss of each sample, by operations of
+            torch alone; where outputs are not finite, it should not be either.
     Attributes:
         vectors: the position of each parameter in a vector.
         start: the current parameters, as a vector.
@@ -92,7 +93,7 @@ class Replicas:
         values = dict(zip(parameters, self.vectors.parts(point), strict=True))
         with standing_in(self._model, parameters, values):
             logits = run(self._model, x)
-        return self._losses(logits, targets).mean()
+        return self._losses(in_single(logits), targets).mean()
 
 
 def derived(at: At, points: Tensor, x: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
