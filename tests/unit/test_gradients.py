@@ -130,6 +130,18 @@ def test_of_the_whole_only_the_division_into_batches_is_left_to_chance():
     assert gnomon.gradient_noise_scale(spread(rows[:2], torch.ones(2, dtype=torch.long)), whole=True).error == 0
 
 
+@pytest.mark.parametrize(("batches", "least", "most"), [(3, 0.88, 0.95), (16, 0.93, 0.98)])
+def test_of_the_whole_in_three_batches_intervals_hold_less_often(batches, least, most):
+    """As docs/quantities/gradients.md says of 50 directions."""
+    held = 0
+    for rows in normal(800, 48, 50) + 0.3:
+        truth = rows.var(0, correction=0).sum() / rows.mean(0).square().sum()
+        parts = spread(rows.view(batches, -1, 50).mean(1), torch.full((batches,), 48 // batches))
+        scale = gnomon.gradient_noise_scale(parts, whole=True)
+        held += bool((scale.value - truth).abs() <= scale.error)
+    assert least <= held / 800 <= most
+
+
 def test_samples_that_are_refused_leave_nothing_behind():
     model = mlp((4, 5, 3), generator=torch.Generator().manual_seed(0))
     x, labels = normal(40, 4).float(), torch.arange(40) % 3
