@@ -69,8 +69,8 @@ def local_learning_coefficient(
     Reading:
         Low, high: Low: much can change while the loss hardly does. p/2, half the parameters, in a regular model;
             less in a singular one.
-        Generalising: On digits after 1,000 steps 1.1 in a perceptron that recognises 95 % of the unseen ones, and 38 in
-            one that memorised shuffled labels; from an initialisation four times as large 8.7 (91 %) and 78.
+        Generalising: On digits after 1,000 steps 1.0 in a perceptron that recognises 95 % of the unseen ones, and 38 in
+            one that memorised shuffled labels; from an initialisation four times as large 8.3 (91 %) and 79.
         Misleads: Negative where the start is not a minimum, as early in training. Its size depends on `n_beta` and
             `localisation`, which cuts off directions that curve less than it pulls: compare only at equal settings.
 
