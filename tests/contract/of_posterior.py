@@ -8,6 +8,7 @@ from torch.nn import functional
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 import gnomon
+from gnomon.linalg import generator_of
 from tests.contract.row import Contract
 
 SETTINGS = {"step_size": 0.1, "localisation": 2.0, "chains": 2, "draws": 6, "burn_in": 2, "batch": 5}
@@ -15,7 +16,7 @@ SETTINGS = {"step_size": 0.1, "localisation": 2.0, "chains": 2, "draws": 6, "bur
 
 def chains_by_loops(model, x, labels, step_size, localisation, chains, draws, burn_in, batch):
     """Chain by chain, sample by sample, with the random numbers that the function draws."""
-    generator, start = torch.Generator().manual_seed(0), parameters_to_vector(model.parameters()).detach()
+    generator, start = generator_of(0), parameters_to_vector(model.parameters()).detach()
     drawn = [
         (
             torch.randint(len(x), (chains, batch), generator=generator),
