@@ -96,7 +96,7 @@ def verdict(
 
     Reading:
         Low, high: The probability that with four times the steps unseen accuracy is higher by five points or more.
-        Generalising: On digits, when the training data are fitted, 77 % in a network that generalises; 26 % in one
+        Generalising: On digits, when the training data are fitted, 78 % in a network that generalises; 26 % in one
             that memorised.
         Misleads: Of two moments in a family that it was not fitted to, one of them before a rise, it names that one 79
             times in 100, as a validation split of a tenth does: it is no oracle. A fifth of such runs get below 5 %, of
