@@ -1,6 +1,7 @@
 """How near a network's Jacobians are to those that theorem 2 calls optimal."""
 
 from collections.abc import Callable
+from typing import Literal
 
 from jaxtyping import Float
 from torch import Tensor
@@ -14,11 +15,11 @@ OPTIMUM = "train/optimal_alignment"
 
 def to_optimum(loss: str) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     """The quantity for a loss: its name is that of the inner function."""
-    named = "mse" if loss == "mse" else "cross_entropy"
+    named: Literal["mse", "cross_entropy"] = "mse" if loss == "mse" else "cross_entropy"
 
     def optimal_alignment(jacobian: Tensor, x: Tensor, labels: Tensor) -> Float[Tensor, "n"]:
         """The cosine of each Jacobian with theorem 2's minimiser, which is the same at every norm; in [-1, 1]."""
-        best = aligned_jacobian(x, labels, jacobian.shape[1], 1.0, named)  # type: ignore[arg-type]
+        best = aligned_jacobian(x, labels, jacobian.shape[1], 1.0, named)
         return cosine_similarity(jacobian.flatten(1), best.flatten(1), dim=1)
 
     return optimal_alignment
