@@ -5,10 +5,8 @@ from collections.abc import Callable, Mapping
 from torch import Tensor
 
 from gnomon.regions._operations import Maximum, PiecewiseLinear, clipped
-from gnomon.regions._recording import Data
+from gnomon.regions._recording import Data, Number, Operand
 from gnomon.regions._windows import PerAxis, Window
-
-Number = float | int
 
 
 def _relu(x: Data, inplace: bool = False) -> PiecewiseLinear:
@@ -43,14 +41,12 @@ def _relu6(x: Data, inplace: bool = False) -> PiecewiseLinear:
     return clipped(0.0, 6.0)
 
 
-def _clamp(
-    x: Data, min: Tensor | Data | Number | None = None, max: Tensor | Data | Number | None = None
-) -> PiecewiseLinear | None:
+def _clamp(x: Data, min: Operand | None = None, max: Operand | None = None) -> PiecewiseLinear | None:
     """Straight between two numbers, either of which may be missing."""
     return None if isinstance(min, Tensor | Data) or isinstance(max, Tensor | Data) else clipped(min, max)
 
 
-def _clamp_max(x: Data, max: Tensor | Data | Number) -> PiecewiseLinear | None:
+def _clamp_max(x: Data, max: Operand) -> PiecewiseLinear | None:
     """Straight up to a number."""
     return _clamp(x, None, max)
 

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gnomon.regions._bends import BENDS, Number
+from gnomon.regions._bends import BENDS
+from gnomon.regions._layer_functions import LAYERS
 from gnomon.regions._operations import (
     Affine,
     Operation,
@@ -25,14 +26,8 @@ from gnomon.regions._operations import (
     joined,
     moved,
     on_each,
-    with_bias,
 )
-from gnomon.regions._recording import Call, Data, leaves, replaced
-
-Operand = Data | Tensor | Number
-"""Data, or a constant."""
-COLUMNS = 2**25
-"""Bytes that samples may take together for a convolution's columns, as torch lays them out in float64."""
+from gnomon.regions._recording import Call, Data, Number, Operand, leaves, replaced
 
 
 def of_call(call: Call, part: int) -> Operation | None:
@@ -118,77 +113,6 @@ def _div(x: Data, y: Operand, *, rounding_mode: str | None = None) -> Affine | N
     return Affine(lambda planes: on_each(lambda sample: sample / y, planes))
 
 
-def _linear(x: Operand, weight: Operand, bias: Operand | None = None) -> Affine | None:
-    """A constant matrix and a constant bias."""
-    if not isinstance(weight, Tensor) or isinstance(bias, Data | float | int):
-        return None
-    return Affine(lambda planes: with_bias(functional.linear(planes, weight), bias, 0))
-
-
-def _addmm(shift: Operand, mat1: Operand, mat2: Operand, *, beta: Number = 1, alpha: Number = 1) -> Affine | None:
-    """A product with a constant matrix, and a shift by a constant."""
-    if not isinstance(shift, Tensor) or not isinstance(mat2, Tensor):
-        return None
-    return Affine(lambda planes: moved(alpha * (planes @ mat2), beta * shift))
-
-
-def _convolution(function: Callable[..., Tensor]) -> Callable[..., Affine | None]:
-    """A convolution with constant weights, and a bias per channel."""
-
-    def made(
-        x: Data,
-        weight: Operand,
-        bias: Operand | None = None,
-        *settings: Any,  # noqa: ANN401 - torch's
-        **named: Any,  # noqa: ANN401
-    ) -> Affine | None:
-        if not isinstance(weight, Tensor) or isinstance(bias, Data | float | int):
-            return None
-        behind = weight.ndim - 2
-        together = max(1, COLUMNS // (8 * weight[0].numel() * x.shape[-behind:].numel()))
-
-        def without_bias(sample: Tensor) -> Tensor:
-            return function(sample, weight, None, *settings, **named)
-
-        return Affine(lambda planes: with_bias(on_each(without_bias, planes, together=together), bias, behind))
-
-    return made
-
-
-def _batch_norm(
-    x: Data,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    training: bool = False,
-    momentum: Number = 0.1,
-    eps: Number = 1e-5,
-) -> Affine | None:
-    """BatchNorm with its running statistics; with those of a batch it is not a function of one sample."""
-    given = [part for part in (running_mean, running_var, weight, bias) if part is not None]
-    if training or running_mean is None or running_var is None or not all(isinstance(part, Tensor) for part in given):
-        return None
-    scale = torch.rsqrt(running_var + eps) * (1.0 if weight is None else weight)
-    shift = (0.0 if bias is None else bias) - running_mean * scale
-    behind = len(x.shape) - 2
-    return Affine(lambda planes: with_bias(planes * scale.reshape(-1, *[1] * behind), shift, behind))
-
-
-def _instance_norm(
-    x: Data,
-    running_mean: Tensor | None = None,
-    running_var: Tensor | None = None,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    use_input_stats: bool = True,
-    momentum: Number = 0.1,
-    eps: Number = 1e-5,
-) -> Affine | None:
-    """As BatchNorm, if it keeps running statistics."""
-    return _batch_norm(x, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
-
-
 def _cat(tensors: Sequence[Operand], dim: int = 0) -> Affine:
     """Results side by side."""
     return _jointly(lambda *parts: torch.cat(parts, dim), *tensors)
@@ -237,11 +161,6 @@ def _pad(x: Data, pad: Sequence[int], mode: str = "constant", value: Number | No
     )
 
 
-def _dropout(x: Data, p: Number = 0.5, training: bool = True, inplace: bool = False) -> Affine | None:
-    """The identity, in eval mode."""
-    return None if training else Affine(lambda planes: planes)
-
-
 def _same(x: Operand, *settings: Any, **named: Any) -> Affine | None:  # noqa: ANN401 - torch's
     """The identity; where it lies in memory and what it is to autograd do not matter."""
     return Affine(lambda planes, *_: planes) if isinstance(x, Data) else None
@@ -256,20 +175,8 @@ LINEAR = {
     # Another shape, or some entries.
     *("view", "reshape", "flatten", "unflatten", "ravel", "squeeze", "unsqueeze", "permute", "transpose", "t", "T"),
     *("mT", "swapaxes", "swapdims", "movedim", "moveaxis", "getitem", "narrow", "select", "index_select", "gather"),
-    *(
-        "chunk",
-        "split",
-        "tensor_split",
-        "unbind",
-        "expand",
-        "broadcast_to",
-        "repeat",
-        "tile",
-        "flip",
-        "roll",
-        "pixel_shuffle",
-    ),
-    *("pixel_unshuffle", "channel_shuffle", "unfold", "fold"),
+    *("chunk", "split", "tensor_split", "unbind", "expand", "broadcast_to", "repeat", "tile", "flip", "roll"),
+    *("pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "unfold", "fold"),
     # Sums.
     *("neg", "negative", "mean", "sum", "cumsum", "interpolate", "upsample"),
     *(f"{kind}avg_pool{axes}d" for kind in ("", "adaptive_") for axes in (1, 2, 3)),
@@ -279,28 +186,17 @@ PRODUCTS = {"mul", "multiply", "matmul", "rmatmul", "mm", "bmm", "mv", "einsum",
 """Functions that are linear in each of their arguments."""
 MAKERS: Mapping[str, Callable[..., Operation | None]] = {
     **BENDS,
+    **LAYERS,
     "add": _add,
     **dict.fromkeys(("sub", "subtract"), _sub),
     "rsub": _rsub,
     **dict.fromkeys(("div", "divide", "true_divide"), _div),
-    "linear": _linear,
-    "addmm": _addmm,
-    **{
-        name: _convolution(getattr(functional, name))
-        for axes in (1, 2, 3)
-        for name in (f"conv{axes}d", f"conv_transpose{axes}d")
-    },
-    "batch_norm": _batch_norm,
-    "instance_norm": _instance_norm,
     **dict.fromkeys(("cat", "concat", "concatenate"), _cat),
     "stack": _stack,
     "setitem": _assigned,
     "where": _where,
     "masked_fill": _masked_fill,
     "pad": _pad,
-    **dict.fromkeys(
-        ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"), _dropout
-    ),
     **dict.fromkeys(("contiguous", "clone", "to", "double", "type_as", "detach", "requires_grad", "positive"), _same),
     **dict.fromkeys(("view_as", "reshape_as"), _shaped_as(torch.reshape)),
     "expand_as": _shaped_as(torch.broadcast_to),

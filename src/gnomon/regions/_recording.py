@@ -54,6 +54,11 @@ class Data:
     dtype: torch.dtype
 
 
+Number = float | int
+Operand = Data | Tensor | Number
+"""Data, or a constant."""
+
+
 @dataclass(frozen=True)
 class Place:
     """Where in a network something is called.
