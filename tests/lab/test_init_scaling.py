@@ -26,12 +26,12 @@ from gnomon_lab.runs import Run
 from tests.lab.resuming import resumed
 
 
-def made_up(output=(0.3, 0.6, 0.9), weights=(0.2, 0.4, 0.7), rate=(-8.0, 4.0, 1.0, 9.0, 5.0, 1.0)):
+def made_up(output=(0.3, 0.6, 0.9), weights=(0.1, 0.2, 0.7), rate=(-8.0, 4.0, 1.0, 9.0, 5.0, 1.0)):
     """Records of three scales of each mechanism; the alignment peaks at step 10."""
     start = {
         "mechanism": ["output"] * 3 + ["weights"] * 3,
         "scale": [4.0, 2.0, 1.0] * 2,
-        "reciprocal": [0.25, 0.5, 1.0, 0.1, 0.2, 1.0],
+        "reciprocal": [0.25, 0.5, 1.0, 0.0625, 0.25, 1.0],
         "rate": list(rate),
     }
     best = [*output, *weights]
@@ -43,8 +43,8 @@ def made_up(output=(0.3, 0.6, 0.9), weights=(0.2, 0.4, 0.7), rate=(-8.0, 4.0, 1.
 def test_the_best_of_each_network():
     assert [(n.scale, n.best, n.step) for n in of(made_up(), "weights")] == [
         (1.0, 0.7, 10),
-        (2.0, 0.4, 10),
-        (4.0, 0.2, 10),
+        (2.0, 0.2, 10),
+        (4.0, 0.1, 10),
     ]
     columns, rows = table(made_up())
     assert len(columns) == len(rows[0]) == 5
@@ -56,15 +56,20 @@ def test_the_best_of_each_network():
 
 def test_correlations_are_of_ranks():
     records = made_up(output=(1e-6, 0.4, 0.99), weights=(1e-9, 1e-8, 0.98))
-    assert correlation(records, "reciprocal", "best") == pytest.approx(0.986, abs=2e-3)  # one tie
+    assert correlation(records, "reciprocal", "best") == pytest.approx(0.971, abs=2e-3)  # two ties
     assert correlation(records, "reciprocal", "speed") < -0.9
 
 
 def test_claims():
     assert [claim.holds for claim in claims([made_up()])] == [True, True, True]
-    better = made_up(weights=(0.2, 0.4, 0.95))
-    assert claims([made_up(), better])[2].measured == "output 0.900, weights 0.700; output 0.900, weights 0.950"
+    better = made_up(weights=(0.1, 0.31, 0.7))
+    assert claims([made_up(), better])[2].measured == "-0.0100 to +0.1000 over 2 seeds"
     assert not claims([made_up(), better])[2].holds
+    # What one mechanism reaches at a norm that the other does not have says nothing about them.
+    assert claims([made_up(weights=(0.95, 0.2, 0.99))])[2].holds
+    unpaired = made_up()
+    unpaired[0]["reciprocal"] = [0.25, 0.5, 1.0, 0.05, 0.3, 1.0]
+    assert not claims([unpaired])[2].holds
     backwards = claims([made_up(output=(0.9, 0.6, 0.3), weights=(0.9, 0.8, 0.1))])
     assert not backwards[0].holds
 
@@ -77,7 +82,7 @@ def test_each_claim_fails_with_one_seed_of_two(order):
         (
             made_up(output=(0.9, 0.6, 0.3), weights=(0.29, 0.2, 0.1)),
             made_up(rate=(0.5, 0.6, -9.0, 0.7, 0.4, 8.0)),
-            made_up(weights=(0.2, 0.4, 0.9)),
+            made_up(weights=(0.1, 0.3, 0.7)),
         )
     ):
         found = [claim.holds for claim in claims([whole, other][::order])]

@@ -273,7 +273,7 @@ def claims(seeds: Seeds) -> list[Claim]:
         claim("GrokAlign ends more robust than weight decay", beyond(ROBUST), noise),
         Claim(
             "GrokAlign: robust accuracy rises little after alignment and PC1 have come to rest (gnomon.plateau)",
-            "Walker et al., arXiv:2506.12284, section 4.2",
+            "Walker et al., arXiv:2506.12284, section 4.3",
             f"at most {noise:+.1%}",
             ", ".join(measured),
             len(gains) == len(seeds) and all(gain <= noise for gain in gains),

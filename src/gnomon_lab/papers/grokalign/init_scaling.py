@@ -188,6 +188,21 @@ def correlation(records: Sequence[Record], one: str, other: str) -> float:
     return float(ranks.statistic)
 
 
+def ahead(records: Sequence[Record]) -> list[float]:
+    """How much better scaled outputs align than scaled weights whose centroids are as long at the start.
+
+    At other lengths, which does better depends on how small the scales are that one tries. Where neither is scaled the
+    two are one network.
+    """
+    output, weights = ([n for n in of(records, mechanism) if n.scale != 1] for mechanism in MECHANISMS)
+    return [
+        one.best - other.best
+        for one in output
+        for other in weights
+        if math.isclose(one.reciprocal, other.reciprocal, rel_tol=1e-3)
+    ]
+
+
 def table(records: Sequence[Record]) -> Cells:
     """A row for each network."""
     columns = ("", "1 / centroid norm", "initial speed", "best alignment", "at step")
@@ -245,7 +260,7 @@ def claims(seeds: Seeds) -> list[Claim]:
     """What figure 10 and appendix B say, over all finished seeds."""
     aligned = [correlation(records, "reciprocal", "best") for records in seeds]
     slow = [correlation(records, "reciprocal", "speed") for records in seeds]
-    best = [[max(n.best for n in of(records, mechanism)) for mechanism in MECHANISMS] for records in seeds]
+    leads = [min(ahead(records), default=math.nan) for records in seeds]
     return [
         Claim(
             "the reciprocal centroid norm at the start correlates with the best alignment: Spearman's correlation",
@@ -262,11 +277,12 @@ def claims(seeds: Seeds) -> list[Claim]:
             max(slow) <= -STRONG,
         ),
         Claim(
-            "scaling the output reaches a higher alignment than scaling the weights: the best of all scales",
+            "scaling the output reaches a higher alignment than scaling the weights to the same centroid norm: the "
+            "least difference",
             SOURCE,
-            "output above weights",
-            "; ".join(f"output {output:.3f}, weights {weights:.3f}" for output, weights in best),
-            all(output > weights for output, weights in best),
+            "above 0",
+            over_seeds(leads, "+.4f"),
+            all(lead > 0 for lead in leads),
         ),
     ]
 
