@@ -1,6 +1,7 @@
 """Warnings name the user's line, not one of gnomon's or of a wrapper's."""
 
 import sys
+from functools import partial
 
 import pytest
 import torch
@@ -33,8 +34,13 @@ def a_quantity_without_a_value(path):
     probe(0)
 
 
+def outputs_behind_a_softmax(path):
+    Probe(nn.Sequential(nn.Linear(4, 3), nn.Softmax(1)), (X, LABELS), [gnomon.log_probability])
+
+
 @pytest.mark.parametrize(
-    "warned", [too_few_passes, a_class_without_samples, a_line_cut_short, a_quantity_without_a_value]
+    "warned",
+    [outputs_behind_a_softmax, too_few_passes, a_class_without_samples, a_line_cut_short, a_quantity_without_a_value],
 )
 def test_a_warning_names_the_line_of_the_user(warned, tmp_path, monkeypatch):
     # Wrappers around gnomon's functions in tests alone.
@@ -43,3 +49,14 @@ def test_a_warning_names_the_line_of_the_user(warned, tmp_path, monkeypatch):
     with pytest.warns((RuntimeWarning, UserWarning)) as said:
         warned(tmp_path / "run.jsonl")
     assert {warning.filename for warning in said} == {__file__}
+
+
+def test_outputs_behind_a_softmax_are_told_where_they_matter(recwarn):
+    linear = nn.Linear(4, 3)
+    squared = partial(gnomon.training_loss, loss="mse")
+    Probe(nn.Sequential(linear, nn.Softmax(1)), (X, LABELS), [gnomon.accuracy, gnomon.jacobian_norm, squared])
+    Probe(nn.Sequential(linear, nn.LogSoftmax(1)), (X, LABELS), [gnomon.log_probability])
+    Probe(nn.Sequential(linear, nn.ReLU()), (X, LABELS), [gnomon.log_probability])
+    assert not recwarn.list
+    with pytest.warns(UserWarning, match="got probabilities, as a softmax puts them out; training_loss would take a"):
+        Probe(nn.Sequential(linear, nn.Softmax(1)), (X, LABELS), [gnomon.accuracy, gnomon.training_loss])

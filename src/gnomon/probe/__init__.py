@@ -6,6 +6,7 @@ from gnomon.probe._cost import Cost
 from gnomon.probe._eval_mode import in_eval_mode
 from gnomon.probe._expected import ExpectedCost
 from gnomon.probe._history import History, from_records
+from gnomon.probe._outputs import normalised, of_classes
 from gnomon.probe._plan import plan
 from gnomon.probe._probe import Probe
 from gnomon.probe._reading import Reading
@@ -33,6 +34,8 @@ __all__ = [
     "from_records",
     "in_eval_mode",
     "log_spaced",
+    "normalised",
+    "of_classes",
     "plan",
     "stop_when",
     "unavailable",

@@ -20,6 +20,7 @@ from gnomon.linalg import Covariance, Factored
 from gnomon.measure import commutator_defect, gauss_newton_trace, hessian_trace, local_learning_coefficient
 from gnomon.probe._derived import agop_of, own, require_one_layer
 from gnomon.probe._eval_mode import in_eval_mode
+from gnomon.probe._outputs import warn_of_probabilities
 from gnomon.probe._plan import Plan, Quantity, presentable
 from gnomon.probe._samples import JOINED, Samples
 from gnomon.probe._sequences import of_one_position, of_several, rows_of, several
@@ -107,6 +108,7 @@ class Trial:
             if self.positions is not None and several(self.positions) and "logits" in self.known:
                 with self._noting("labels"):
                     self._take_rows(self.positions)
+            warn_of_probabilities(self.plan, self.known.get("logits"))
             for name in self.plan.quantities:
                 if not inherit(self.why, self.plan, name):
                     self._compute(name)

@@ -1,5 +1,6 @@
 """The measurement: one reading of the network at the samples, batch by batch."""
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -144,7 +145,8 @@ def probing(
         DataError: if the network raises what is no GnomonError.
     """
     batches = Batches(data)
-    with running(data.x):
+    with running(data.x), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"Probe\(model\): expected logits")  # `take_outputs` says more of it
         probe = Probe(
             model,
             batches,

@@ -9,14 +9,12 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from gnomon.errors import DataError, RangeError, ShapeError
-from gnomon.probe import in_eval_mode
+from gnomon.probe import in_eval_mode, normalised, of_classes
 from gnomon_lab.measuring.measure import running
 from gnomon_lab.measuring.samples import Position
 
 FEW = 8
 """Samples at which outputs are inspected."""
-CLOSE = 1e-4
-"""How near to 1 probabilities sum, in float32."""
 
 
 def take_outputs(
@@ -155,24 +153,6 @@ def no_rows(n: int, got: str, advice: str) -> ShapeError:
     return ShapeError("outputs", f"({n}, c) of {n} samples", got, advice)
 
 
-def normalised(outputs: Float[Tensor, "n *c"]) -> str | None:
-    """The kind of outputs that are not logits: probabilities, or their logarithms; None if neither."""
-    axis = of_classes(outputs)
-    if outputs.shape[axis] < 2 or not outputs.is_floating_point():
-        return None
-    values = outputs.double()
-    if values.min() >= 0 and ((values.sum(axis) - 1).abs() < CLOSE).all():
-        return "probabilities, as a softmax puts them out"
-    if values.max() <= 0 and (values.logsumexp(axis).abs() < CLOSE).all():
-        return "logarithms of probabilities, as log_softmax puts them out"
-    return None
-
-
-def of_classes(outputs: Tensor) -> int:
-    """The axis of the classes: the last, but for images the second."""
-    return 1 if outputs.ndim == 4 else -1
-
-
 def layer_before(network: nn.Module, x: Shaped[Tensor, "n *d"], outputs: Float[Tensor, "n *c"]) -> str | None:
     """The layer whose outputs a softmax, or its logarithm, turns into these; None if there is no such layer."""
     last: str | None = None
@@ -183,7 +163,7 @@ def layer_before(network: nn.Module, x: Shaped[Tensor, "n *d"], outputs: Float[T
         if isinstance(output, Tensor) and output.shape == outputs.shape and output.is_floating_point():
             axis = of_classes(output)
             after = output.softmax(axis) if of_probabilities else output.log_softmax(axis)
-            if not torch.equal(output, outputs) and torch.allclose(after, outputs, atol=CLOSE):
+            if not torch.equal(output, outputs) and torch.allclose(after, outputs, atol=1e-4):
                 last = name
 
     def watched() -> str | None:
