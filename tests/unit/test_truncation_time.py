@@ -256,6 +256,31 @@ def test_the_bound_has_gradients_where_points_lie_on_the_axis_of_a_row():
     torch.testing.assert_close(slope, wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    ("points", "ahead"),
+    [([[-0.05], [-0.4], [-0.4]], [0.1]), ([[-0.1, -0.9], *9 * [[-0.9, -0.8]]], [0.15, 0.1])],
+)
+def test_half_precision_gives_the_bound_of_its_numbers_in_single(points, ahead, dtype):
+    """Rounded to half precision, the first one's bound in bfloat16 is 1.03906, below 1.03971."""
+    width = len(ahead)
+    given = [torch.tensor(part).to(dtype) for part in (points, width * [0.0], ahead)] + [torch.eye(width).to(dtype)]
+    for estimates in BOTH:
+        found = truncation_time_bound(*given, estimates=estimates)
+        exact = truncation_time_bound(*(part.double() for part in given), estimates=estimates)
+        assert exact.failed is None
+        for name in ("bound", "eta0", "eta1", "eta1_prime", "eta2", "gamma"):
+            torch.testing.assert_close(getattr(found, name), getattr(exact, name).float())
+
+
+def test_a_point_that_bfloat16_rounds_onto_its_cut_is_not_truncated():
+    """At -0.99609375 + 1 it is above the cut, and stays there; offset and distance are both 1 in bfloat16."""
+    arguments = torch.tensor([[-0.99609375]]), torch.tensor([0.00390625]), torch.ones(1), torch.eye(1)
+    found = truncation_time_bound(*(part.bfloat16() for part in arguments))
+    assert found.bound == math.inf
+    assert found.failed == "concentration in the complement of the positive sector (4.14): eta_0 is not below 1"
+
+
 @pytest.mark.parametrize(
     ("seen", "ahead", "reason"),
     [

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import full_precision, in_single
 from gnomon.dynamics._bias_flow import require_one_cluster
 from gnomon.linalg import identity, root
 
@@ -100,9 +100,10 @@ def truncation_time_bound(
         ShapeError: if points are not (n q), or if target, beta and rotation do not have their width.
         EmptyError: if there are no points.
         RangeError: at NaN or infinity, mixed dtypes, a rotation that is not orthogonal to half the digits of its dtype,
-            a bias that is minus the target from the start, distances whose squares the dtype does not hold, or unknown
-            estimates.
-    Cost: O(n q²) for each enlargement of the radius.
+            a bias that is minus the target from the start, distances whose squares are beyond the result's dtype, or
+            unknown estimates.
+    Cost: O(n q²) for each enlargement of the radius. Precision: that of the dtype: a point within rounding of its cut
+        may count as truncated. Half precision is computed in float32, which the result stays in.
     Example:
         >>> import torch, gnomon
         >>> points = torch.tensor([[-0.05], [-0.4], [-0.4], [-0.4]])
@@ -111,6 +112,8 @@ def truncation_time_bound(
         (tensor(0.2500), tensor(0.5000), tensor(0.9242))
     """
     require_one_cluster(points=points, target=target, beta=beta, rotation=rotation)
+    # In half precision a point may be rounded onto its cut, and the bound to below the time.
+    points, target, beta, rotation = map(in_single, (points, target, beta, rotation))
     distance = torch.linalg.vector_norm(beta + target)
     _checks.settings(
         ("distance of beta from minus the target", float(distance.detach()), "above 0", bool(distance > 0)),
