@@ -390,6 +390,36 @@ def test_sam_goes_half_as_far_where_the_slope_is_what_is_added_to_it():
         torch.testing.assert_close(w.detach(), torch.tensor([4.5, 6.0]).double())
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_sam_warns_of_parameters_in_half_precision(dtype):
+    half, frozen = nn.Parameter(torch.ones(2, dtype=dtype)), nn.Parameter(torch.ones(2, dtype=dtype), False)
+    single = nn.Parameter(torch.ones(2))
+    says = rf"^SAM\(parameters\): expected float32 or float64, got {dtype} in half, whose rounding takes away much of"
+    with pytest.warns(UserWarning, match=says):
+        SAM({"frozen": frozen, "single": single, "half": half}.items())
+    # Those that are frozen stay where they are. (Warnings are errors here.)
+    SAM([frozen, single])
+
+
+@pytest.mark.parametrize(
+    ("weight", "moving", "cosine"),
+    [(lambda: nn.Linear(2500, 2500).weight.detach(), 0.293, 0.729), (lambda: torch.ones(2500, 2500), 0, 0)],
+    ids=["new", "ones"],
+)
+def test_most_of_a_bfloat16_layer_stays_where_it_is(weight, moving, cosine):
+    """The numbers of SAM's docstring."""
+    torch.manual_seed(0)
+    w = nn.Parameter(weight().bfloat16())
+    w.grad = torch.randn(2500, 2500).bfloat16()
+    slope, before = w.grad.double().flatten(), w.detach().double().flatten()
+    with pytest.warns(UserWarning, match="got torch.bfloat16 in parameter 0"):
+        sam = SAM([w])
+    with sam.uphill():
+        moved = w.detach().double().flatten() - before
+    assert (moved != 0).double().mean().item() == pytest.approx(moving, abs=2e-3)
+    assert torch.cosine_similarity(moved, slope, 0).item() == pytest.approx(cosine, abs=2e-3)
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_within_one_autocast_each_pass_sees_the_weights_as_they_are(fails):
     """It keeps their half-precision copies until it ends; one for each pass has none of another's."""

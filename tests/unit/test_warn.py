@@ -38,9 +38,20 @@ def outputs_behind_a_softmax(path):
     Probe(nn.Sequential(nn.Linear(4, 3), nn.Softmax(1)), (X, LABELS), [gnomon.log_probability])
 
 
+def parameters_in_half_precision(path):
+    gnomon.SAM(nn.Linear(2, 2).half().parameters())
+
+
 @pytest.mark.parametrize(
     "warned",
-    [outputs_behind_a_softmax, too_few_passes, a_class_without_samples, a_line_cut_short, a_quantity_without_a_value],
+    [
+        outputs_behind_a_softmax,
+        too_few_passes,
+        a_class_without_samples,
+        a_line_cut_short,
+        a_quantity_without_a_value,
+        parameters_in_half_precision,
+    ],
 )
 def test_a_warning_names_the_line_of_the_user(warned, tmp_path, monkeypatch):
     # Wrappers around gnomon's functions in tests alone.

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from gnomon import _checks
-from gnomon._precision import full_precision
+from gnomon._precision import HALF, full_precision
+from gnomon._warn import warn
 from gnomon.errors import RangeError, within
 from gnomon.steer._parameters import gradients_of, joint_norm, named
 
@@ -34,6 +35,10 @@ class SAM:
     The scale of a `GradScaler` does not affect the direction, but it grows until gradients overflow. With
     `skip_nonfinite` the parameters then stay where they are: the second pass overflows too, and the scaler skips the
     step and lowers its scale.
+
+    Keep parameters in float32, and compute in half precision by autocast: entries move by about ρ / √p, and rounding
+    takes away much of it. Of an `nn.Linear(2500, 2500)` in bfloat16, 29 % of the entries move, at a cosine of
+    0.73 to the slope, and of as many ones none does. SAM warns of such parameters when it is made.
 
     Source:
         Foret et al., arXiv:2010.01412, eq. (2), without its second-order term, as in the paper; the norm has 1e-12
@@ -66,6 +71,14 @@ class SAM:
         self.rho = rho
         self.skip_nonfinite = skip_nonfinite
         self._parameters = named(parameters)
+        halved = [(name, p.dtype) for name, p in self._parameters if p.requires_grad and p.dtype in HALF]
+        if halved:
+            name, dtype = halved[0]
+            warn(
+                f"SAM(parameters): expected float32 or float64, got {dtype} in {name}, whose rounding takes away much "
+                f"of a step of rho / sqrt(p) an entry. Keep them in float32, and use autocast.",
+                UserWarning,
+            )
 
     @contextmanager
     def uphill(self) -> Iterator[None]:
