@@ -63,6 +63,12 @@ class Clusters:
     def _weighted(self) -> Float[np.ndarray, "n q"]:
         return len(self.points) / self.sizes * self._offsets
 
+    @cached_property
+    def _last(self) -> list[tuple[Float[np.ndarray, "n q"], Float[np.ndarray, "q q q"]]]:
+        """The last coefficients and their second moments; at first the coefficients are NaN, which equals nothing."""
+        width = self.points.shape[1]
+        return [(np.full_like(self.points, np.nan), np.empty((width, width, width)))]
+
     def loss(self, images: Float[np.ndarray, "n q"]) -> float:
         """Half the squared distances from images to targets, averaged over each cluster and summed over clusters."""
         shares = len(images) / self.sizes
@@ -83,7 +89,7 @@ class Clusters:
         $(x_i - \tilde y_k)(x_i - \tilde y_k)^\top$.
         """
         kept = np.array([alpha[of].sum(0) / len(of) for of in self.members]).T
-        second = np.array([(self._weighted * part[:, None]).T @ self._offsets for part in alpha.T]) / len(alpha)
+        second = self._second_moments(alpha)
 
         def velocity(state: State) -> State:
             beta, rotation = state[0, 0], state[0, 1:]
@@ -93,3 +99,16 @@ class Clusters:
             return np.concatenate([change[None], (pulled - pulled.T) / 2 @ rotation])[None]
 
         return velocity
+
+    def _second_moments(self, alpha: Float[np.ndarray, "n q"]) -> Float[np.ndarray, "q q q"]:
+        """For each coordinate the mean of its coefficients times the offsets' products.
+
+        Only coordinates whose coefficients have changed since the last call, at an event one, are summed again: in
+        full, since sums that were only corrected would keep the rounding of what has left them.
+        """
+        before, second = self._last[0]
+        second = second.copy()
+        for r in np.flatnonzero((alpha != before).any(0)):
+            second[r] = (self._weighted * alpha[:, r, None]).T @ self._offsets / len(alpha)
+        self._last[0] = alpha.copy(), second
+        return second

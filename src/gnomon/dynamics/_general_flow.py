@@ -115,7 +115,7 @@ class GeneralFlow:
                 large rtol.
         Cost: for each event about fifty forward and backward passes, O(l n q²) each. With one layer, points enter
             through the clusters' moments: about twenty right-hand sides, O(k q² + q⁴) each, and as many passes over all
-            points, O(n q²).
+            points, O(n q²); once, at the start, O(n q³).
         """
         return self._flow(beta, rotation, times, rtol)
 

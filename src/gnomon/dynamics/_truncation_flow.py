@@ -84,7 +84,8 @@ class TruncationFlow(GeneralFlow):
                 largest initial height.
         Returns:
             The orbit, without axes of layers and clusters.
-        Cost: for each event about twenty right-hand sides, O(q⁴) each, and as many passes over all points, O(n q²).
+        Cost: for each event about twenty right-hand sides, O(q⁴) each, and as many passes over all points, O(n q²);
+            once, at the start, O(n q³).
         """
         orbit = self._flow(beta[None], rotation[None], times, rtol)
         beta, rotation, truncated = orbit.beta[:, 0], orbit.rotation[:, 0], orbit.truncated[:, 0, 0]
