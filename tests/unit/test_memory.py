@@ -105,6 +105,13 @@ before = highest()
 probe.read()
 print(highest() - before)
 """
+ORTHOGRAD = """
+weight = torch.nn.Parameter(torch.randn(4000, 4000))
+weight.grad = torch.randn(4000, 4000)
+before = highest()
+gnomon.OrthoGrad([weight])()
+print(highest() - before)
+"""
 # A bandwidth at which the kernel of any two of 400 points is 1.
 CLOSE = """
 import numpy as np
@@ -140,6 +147,12 @@ def test_peak_is_the_result_and_the_budget():
 def test_looking_for_a_points_region_keeps_to_its_budget():
     # A hundred times more would be taken by all points and corners at once.
     assert peak(REGIONS, 16 * 2**20) < 1.1 * 16 * 2**20
+
+
+@pytest.mark.unchecked
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell peaks of memory")
+def test_orthograd_takes_the_memory_of_two_gradients():
+    assert peak(ORTHOGRAD, 0) < 2.2 * 4 * 4000**2
 
 
 @pytest.mark.unchecked

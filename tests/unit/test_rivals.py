@@ -141,10 +141,13 @@ def test_orthograd_of_what_has_no_squares_in_its_dtype(size, weight):
     assert not changed(OrthoGrad, torch.ones(0, 3), torch.ones(0, 3)).numel()
 
 
-def test_orthograd_of_slopes_whose_norm_overflows_is_an_error():
-    w = nn.Parameter(torch.tensor([1.0, 0.0, 0.0]))
-    w.grad = torch.tensor([3e38, 3e38, 3e38])
-    with pytest.raises(RangeError, match=r"OrthoGrad: expected a finite changed gradient, got norm nan .* at step 1"):
+def test_orthograd_of_slopes_whose_norm_overflows_is_an_error_only_where_entries_do():
+    along = torch.tensor([1.0, 0.0, 0.0, 0.0])
+    found = changed(OrthoGrad, along, torch.tensor([1e38, 2e38, 2e38, 2e38]))
+    torch.testing.assert_close(found / 1e38, 2 * (13 / 12) ** 0.5 * (1 - along))
+    w = nn.Parameter(along)
+    w.grad = torch.full((4,), 3e38)
+    with pytest.raises(RangeError, match=r"OrthoGrad: expected a finite changed gradient, got norm inf .* at step 1"):
         OrthoGrad([w])()
 
 

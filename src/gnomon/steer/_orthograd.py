@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from gnomon._precision import single
+from gnomon._precision import in_single
 from gnomon.errors import public
 from gnomon.linalg import norm, unit
 from gnomon.steer._changed_gradients import ChangedGradients
@@ -39,7 +39,7 @@ class OrthoGrad(ChangedGradients):
     Raises:
         RangeError: if a tensor is not a parameter, is complex, or is given twice.
         EmptyError: if there are no parameters.
-    Cost: O(p) time, and the memory of one more gradient of the largest tensor.
+    Cost: O(p) time, and the memory of two more gradients of the largest tensor; in half precision three, in float32.
     Example:
         >>> import torch, gnomon
         >>> w = torch.tensor([1.0, 0.0], requires_grad=True)
@@ -57,11 +57,17 @@ class OrthoGrad(ChangedGradients):
     def _change(self, i: int, gradient: Tensor) -> None:
         if not gradient.numel():
             return
-        exact, weight = (tensor.to(single(gradient.dtype)).flatten() for tensor in (gradient, self._parameters[i][1]))
-        # Unit vectors, since small squares underflow; with weights at zero, nothing of the gradient lies along them.
-        slope, along = unit(exact), unit(weight)
-        rest = slope - (along * slope).sum() * along
-        size, left = (slope * exact).sum(), norm(rest)
+        # All in place, for memory: this is the gradient itself, unless that is in half precision.
+        rest, weight = in_single(gradient), self._parameters[i][1]
+        along = unit(weight.to(rest.dtype).flatten()).view(weight.shape)
+        # Divided out, since small squares underflow; with weights at zero, nothing of the gradient lies along them.
+        largest = rest.abs().amax()
+        rest /= torch.where(largest > 0, largest, 1)
+        size = norm(rest.flatten())
+        rest -= (along * rest).sum() * along
+        left = norm(rest.flatten())
         # Below this there is nothing left but rounding errors: of these sums, and of the gradient itself.
-        rounding = max(16 * torch.finfo(exact.dtype).eps, torch.finfo(gradient.dtype).eps)
-        gradient.copy_((rest * torch.where(left > rounding, size / left, 0)).view_as(gradient))
+        rounding = max(16 * torch.finfo(rest.dtype).eps, torch.finfo(gradient.dtype).eps)
+        rest *= torch.where(left > rounding * size, size / left, 0)
+        rest *= largest
+        gradient.copy_(rest)
