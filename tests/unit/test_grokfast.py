@@ -389,7 +389,7 @@ def test_bad_parameters_are_errors(name, parameter):
     with pytest.raises(EmptyError, match=rf"Grokfast{name}\(parameters\): expected at least one, got none"):
         method([])
     with pytest.raises(RangeError, match=r"leaf tensors, got the result of an operation as parameter 0.*named_param"):
-        method(parameter)
+        method([2 * parameter])
     with pytest.raises(RangeError, match=r"expected each once, got some twice"):
         method([parameter, parameter])
 

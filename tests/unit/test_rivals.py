@@ -718,6 +718,19 @@ def test_what_are_no_parameters_are_refused(make):
             make(wrong)
 
 
+@pytest.mark.bad_input
+@pytest.mark.parametrize("one", [nn.Parameter(torch.ones(3)), torch.ones(3, 2), torch.tensor(1.0)])
+def test_one_tensor_is_no_iterable_of_parameters(one):
+    """Its rows would be taken for them, which no training changes."""
+    makes = (OrthoGrad, EgalitarianGradients, WeightNormConstraint, SAM, SpectralNormPenalty)
+    for make in (*makes, gnomon.GrokfastEMA, gnomon.GrokfastMA):
+        says = (
+            rf"^{make.__name__}\(parameters\): expected an iterable of tensors, got one tensor\. Pass model\..*, or \["
+        )
+        with pytest.raises(ArgumentTypeError, match=says):
+            make(one)
+
+
 def test_states_of_something_else_are_refused():
     w = nn.Parameter(torch.ones(2, 2))
     stateful = (OrthoGrad, gnomon.GrokfastMA, WeightNormConstraint, SpectralNormPenalty)

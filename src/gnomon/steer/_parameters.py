@@ -16,6 +16,10 @@ from gnomon.errors import ArgumentTypeError, CheckpointError, EmptyError, RangeE
 
 def named(parameters: Iterable[Tensor | tuple[str, Tensor]]) -> list[tuple[str, Tensor]]:
     """The parameters with their names, or `parameter 0` and so on where they come without."""
+    if isinstance(parameters, Tensor):  # whose rows are no parameters
+        raise ArgumentTypeError(
+            "parameters", "an iterable of tensors", "one tensor", "Pass model.named_parameters(), or [it]."
+        )
     given = parameters if isinstance(parameters, Iterable) else [parameters]
     named = [(f"parameter {i}", p) if isinstance(p, Tensor) else p for i, p in enumerate(given)]
     for pair in named:
