@@ -2,10 +2,12 @@
 
 import gc
 import pickle
+import re
 import weakref
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -15,7 +17,7 @@ from torchmetrics import MetricCollection
 import gnomon
 from gnomon import AGOP, Probe, Sketch, agop, effective_rank, input_jacobian, psd_root, top_eigenvectors
 from gnomon.autodiff._layers import weighted_layers
-from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
+from gnomon.errors import ArgumentTypeError, EmptyError, RangeError, ShapeError, UnsupportedModuleError
 from gnomon.linalg import Dense, Factored, GramSum
 from gnomon.linalg._gram_sum import frequent_directions
 from gnomon.models import mlp
@@ -535,10 +537,31 @@ def test_bad_matrices_are_named():
         top_eigenvectors(torch.eye(2), 3)
     with pytest.raises(RangeError, match=r"top_eigenvectors: expected count a whole number from 1 to 3, got 1.5"):
         top_eigenvectors(torch.eye(3), 1.5)
-    with pytest.raises(
-        ShapeError, match=r"top_eigenvectors\(shape\): expected axes of 4 entries together, got \(3, 1\)"
-    ):
-        top_eigenvectors(torch.eye(4), 1, shape=(3, 1))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("shape", [(3, 1), (2.0, 2.0), (-2, -2), (0,), (), (True, 4), "22", (None, 4)], ids=str)
+def test_axes_that_no_input_has_are_refused(shape):
+    got = re.escape(str(tuple(shape)))
+    says = rf"^top_eigenvectors\(shape\): expected axes of at least 1, .*, of 4 entries together, got {got}\. Pass the"
+    with pytest.raises(ShapeError, match=says):
+        top_eigenvectors(torch.eye(4), 1, shape=shape)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(("shape", "kind"), [(4, "int"), (2.0, "float"), (torch.tensor(4), "Tensor")])
+def test_a_number_is_no_shape_of_an_input(shape, kind):
+    says = (
+        rf"^top_eigenvectors\(shape\): expected a sequence of whole numbers, got {kind}\. Pass the shape of one input"
+    )
+    with pytest.raises(ArgumentTypeError, match=says):
+        top_eigenvectors(torch.eye(4), 1, shape=shape)
+
+
+@pytest.mark.bad_input
+def test_axes_may_be_of_numpy_or_torch():
+    for shape in ([2, 2], torch.Size((2, 2)), np.array([2, 2]), torch.tensor([2, 2])):
+        assert top_eigenvectors(torch.eye(4), 1, shape=shape).vectors.shape == (1, 2, 2)
 
 
 @pytest.mark.parametrize("held", [lambda rows: rows.T @ rows, lambda rows: Dense(rows.T @ rows), Factored])

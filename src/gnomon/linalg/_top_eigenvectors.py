@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import half_as_single
-from gnomon.errors import ShapeError
+from gnomon.errors import ArgumentTypeError, ShapeError
 from gnomon.linalg._covariance import Covariance, Dense, covariance_of
 
 
@@ -50,7 +50,8 @@ def top_eigenvectors(
         Each vector with its largest entry positive; unit of the values: that of the AGOP. Where eigenvalues are equal,
         any basis of their space.
     Raises:
-        ShapeError: if the matrix is not square, or `shape` does not have p entries.
+        ShapeError: if the matrix is not square, or `shape` does not have p entries, in whole numbers of at least 1.
+        ArgumentTypeError: if `shape` is not a sequence.
         RangeError: at NaN or infinity, if the matrix is not symmetric, or if there are not that many eigenvectors.
     Cost: O(p³), or O(r² p) for r rows.
     Example:
@@ -68,9 +69,19 @@ def top_eigenvectors(
         _, roots, vectors = torch.linalg.svd(held.rows, full_matrices=False)
         values = roots.square()
     _checks.settings(_checks.whole_number("count", count, 1, len(values)))
-    axes = vectors.shape[1:] if shape is None else tuple(shape)
-    if math.prod(axes) != vectors.shape[1]:
-        raise ShapeError("shape", f"axes of {vectors.shape[1]} entries together", axes, "Pass the shape of one input.")
+    axes = _axes(vectors.shape[1:] if shape is None else shape, vectors.shape[1])
     top = vectors[:count]
     largest = top.gather(1, top.abs().argmax(1, keepdim=True))
     return Eigenvectors(values[:count], (top * largest.sign()).reshape(count, *axes))
+
+
+def _axes(shape: Sequence[int], entries: int) -> tuple[int, ...]:
+    """The axes; raises unless they are those of so many entries."""
+    advice = "Pass the shape of one input."
+    try:
+        axes = tuple(shape)
+    except TypeError as error:
+        raise ArgumentTypeError("shape", "a sequence of whole numbers", type(shape).__name__, advice) from error
+    if not all(_checks.whole(axis, 1) for axis in axes) or math.prod(axes) != entries:
+        raise ShapeError("shape", f"axes of at least 1, in whole numbers, of {entries} entries together", axes, advice)
+    return axes
