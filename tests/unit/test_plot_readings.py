@@ -1,5 +1,6 @@
 """Readings draw themselves, each quantity as its shape asks for."""
 
+import itertools
 import math
 from dataclasses import dataclass
 from functools import partial
@@ -253,3 +254,16 @@ def test_one_quantity_is_drawn_into_axes_that_are_given():
 def test_errors(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("low", [1e-13, 1e-10, 1e-5, 1e-3])
+def test_numbers_below_a_logarithmic_axis_stand_apart(low):
+    losses = np.geomspace(low, 0.5, 200)
+    many = {f"{split}__training_loss": losses for split in ("a", "b", "c", "d")} | {"a__jacobian_norm": losses}
+    figure, axes = reading(**many).plot()
+    figure.canvas.draw()
+    for own in axes:
+        boxes = [text.get_window_extent() for text in own.get_xticklabels() if text.get_text()]
+        seen = [box for box in boxes if own.bbox.x0 - 1 <= (box.x0 + box.x1) / 2 <= own.bbox.x1 + 1]
+        assert len(seen) >= 2
+        assert min(after.x0 - before.x1 for before, after in itertools.pairwise(seen)) > 3

@@ -172,7 +172,7 @@ def logarithmic(axes: Axes, name: str, low: float | int, high: float | int) -> N
     """Makes an axis, "x" or "y", logarithmic, with plain numbers for data from `low` to `high`."""
     axes.set(**{f"{name}scale": "log"})
     axis = axes.xaxis if name == "x" else axes.yaxis
-    axis.set_major_locator(locator(low, high))
+    axis.set_major_locator(locator(low, high, most=8 if name == "y" else 4))  # side by side there is less room
     axis.set_major_formatter(Plain() if short(low, high) else Plain(1e6))  # no room for powers of ten in full
     axis.set_minor_formatter(NullFormatter())
 
@@ -217,11 +217,11 @@ def values(axes: Axes, ticks: int = 6, *, log: bool) -> None:
         axes.yaxis.set_major_locator(closer)
 
 
-def locator(low: float | int, high: float | int) -> Locator:
+def locator(low: float | int, high: float | int, most: int = 8) -> Locator:
     """The ticks of a logarithmic scale from `low` to `high`: powers of ten; where these are few, 2 and 5 times them."""
     if short(low, high):
         return MaxNLocator(4, steps=ROUND)
-    return LogLocator(base=10, subs=BETWEEN if few(low, high) else (1.0,), numticks=8)
+    return LogLocator(base=10, subs=BETWEEN if few(low, high) else (1.0,), numticks=most)
 
 
 class Plain(Formatter):
