@@ -1,5 +1,6 @@
 """Networks, weights and samples in a folder, and `gnomon measure` called there in this process."""
 
+import os
 import sys
 
 import pytest
@@ -154,6 +155,13 @@ def numbers(*shape, seed=0):
 
 def network():
     return mlp((6, 8, CLASSES), bias=True, generator=torch.Generator().manual_seed(1))
+
+
+def in_folder(folder, *arguments):
+    """`gnomon` in a folder, where a process of its own may go."""
+    os.chdir(folder)
+    sys.argv = ["gnomon", *arguments]
+    main()
 
 
 def call(monkeypatch, capsys, *arguments, command="measure"):

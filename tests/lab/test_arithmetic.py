@@ -1,7 +1,6 @@
 """How a run and `gnomon measure` round, whatever the caller had chosen, which they restore."""
 
-import subprocess
-import sys
+from tests.children import printed
 
 # A child for each choice, since torch does not go back to having none.
 PROGRAM = """
@@ -57,10 +56,8 @@ for before in (False, True):
 
 
 def test_subnormals_are_rounded_afterwards_as_before():
-    done = subprocess.run([sys.executable, "-c", FLUSHED], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.split() == ["False", "True"]
+    assert printed(FLUSHED).split() == ["False", "True"]
 
 
 def test_convolutions_are_in_float32_whatever_was_chosen_before():
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.splitlines() == ["ieee ieee False restored"] * 8
+    assert printed(PROGRAM).splitlines() == ["ieee ieee False restored"] * 8

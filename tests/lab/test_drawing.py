@@ -2,9 +2,6 @@
 
 import dataclasses
 import math
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +10,7 @@ from gnomon.errors import EmptyError, RangeError, ShapeError
 from gnomon.plot import style
 from gnomon_lab.figures import Curves, ImageFrame, ImageRow, ImageSlider, Line, Mark, Panel
 from gnomon_lab.report.drawing import _layout, draw, interactive, save
+from tests.children import printed
 
 STEPS = (0.0, 1.0, 10.0, 100.0)
 
@@ -240,12 +238,11 @@ def test_svg_is_deterministic_and_undated(figure, tmp_path):
 
 def test_svg_is_the_same_in_another_process(tmp_path):
     save(slider(), tmp_path / "here.svg")
-    code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import test_drawing as t; t.save(t.slider(), sys.argv[2]); "
-        "from matplotlib import pyplot; assert not pyplot.get_fignums()"
+    printed(
+        "import sys; from tests.lab import test_drawing as t; t.save(t.slider(), sys.argv[1]); "
+        "from matplotlib import pyplot; assert not pyplot.get_fignums()",
+        tmp_path / "there.svg",
     )
-    folder = str(Path(__file__).parent)
-    subprocess.run([sys.executable, "-c", code, folder, str(tmp_path / "there.svg")], check=True, timeout=120)
     assert (tmp_path / "here.svg").read_bytes() == (tmp_path / "there.svg").read_bytes()
 
 
