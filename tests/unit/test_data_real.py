@@ -1,6 +1,7 @@
 """The real MNIST, Fashion-MNIST and CIFAR-10, where GNOMON_DATA names the folder that holds them."""
 
 from dataclasses import dataclass
+from functools import cache
 
 import pytest
 import torch
@@ -44,11 +45,17 @@ SETS = {
 }
 
 
+@cache
+def whole(name, split):
+    """All of it, which takes seconds to read."""
+    return load_images(name, split)
+
+
 @pytest.mark.parametrize("name", SETS)
 def test_images_are_the_published_ones_in_their_order(name):
     """The training images of MNIST; of the others, which take as many seconds more, those for the test."""
     known = SETS[name]
-    found = load_images(name, known.split)
+    found = whole(name, known.split)
     assert found.x.shape == (sum(known.counts), *known.shape)
     assert found.x.dtype == torch.float32
     assert found.x.is_contiguous()
@@ -63,10 +70,10 @@ def test_images_are_the_published_ones_in_their_order(name):
 
 @pytest.mark.parametrize("name", SETS)
 def test_limit_is_the_beginning_of_the_whole(name):
-    part, whole = load_images(name, "test", limit=1030), load_images(name, "test")
-    assert whole.x.shape == (10_000, *SETS[name].shape)
-    assert (whole.x.min(), whole.x.max()) == (0, 1)
+    part, every = load_images(name, "test", limit=1030), whole(name, "test")
+    assert every.x.shape == (10_000, *SETS[name].shape)
+    assert (every.x.min(), every.x.max()) == (0, 1)
     if name == "mnist":
-        assert whole.labels[:10].tolist() == [7, 2, 1, 0, 4, 1, 4, 9, 5, 9]
-    assert_close(part.x, whole.x[:1030], rtol=0, atol=0)
-    assert_close(part.labels, whole.labels[:1030], rtol=0, atol=0)
+        assert every.labels[:10].tolist() == [7, 2, 1, 0, 4, 1, 4, 9, 5, 9]
+    assert_close(part.x, every.x[:1030], rtol=0, atol=0)
+    assert_close(part.labels, every.labels[:1030], rtol=0, atol=0)
