@@ -61,7 +61,7 @@ def worth_trying(records: Sequence[Record], place: int, most: int) -> int:
 
 def scored(records: Sequence[Record], task: str, entrant: str) -> list[Record]:
     """The trials that count, by seed."""
-    return [r for r in records if (r["task"], r["entrant"], r["scored"]) == (task, entrant, True)]
+    return [r for r in records if r["entrant"] == entrant and r["task"] == task and r["scored"]]
 
 
 @dataclass(frozen=True)
