@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+import gnomon
 from gnomon.data import Samples
 from gnomon.errors import ConvergenceError
 from gnomon_lab.papers.own.corpus.drawn import Dice, draw
@@ -165,6 +166,14 @@ def test_each_family_makes_its_data_and_network(family, tmp_path):
     assert unseen.x.shape[1:] == seen.x.shape[1:]
 
 
+@pytest.fixture
+def short_chains(monkeypatch):
+    """Of the local learning coefficient, which takes a third of the time of all quantities."""
+    found, few = gnomon.local_learning_coefficient, {"draws": 4, "burn_in": 0}
+    monkeypatch.setattr(gnomon, "local_learning_coefficient", lambda *given, **asked: found(*given, **asked | few))
+
+
+@pytest.mark.usefixtures("short_chains")
 def test_smallest_variant_resumes_exactly(tmp_path):
     records = resumed(run, Config(families=("parity",), doublings=4), tmp_path, step=11)
     assert [record["step"] for record in records] == [0, 8, 11, 16]
@@ -177,6 +186,7 @@ def diverging(*arguments, **settings):
     yield
 
 
+@pytest.mark.usefixtures("short_chains")
 def test_a_network_that_diverges_is_kept_and_marked(tmp_path, monkeypatch):
     def wild(drawn, model):
         return torch.optim.SGD(model.parameters(), 1e30)
