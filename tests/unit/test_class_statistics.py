@@ -80,7 +80,7 @@ def test_any_split_gives_the_same(p, sizes):
 @pytest.mark.parametrize("sizes", SPLITS)
 def test_any_blocks_give_the_same(p, sizes, monkeypatch):
     features, labels = samples(p=p)
-    monkeypatch.setattr("gnomon.measure.metrics._class_statistics.BLOCK", 7)
+    monkeypatch.setattr("gnomon.measure._class_sums.BLOCK", 7)
     assert_same(stream(features, labels, 4, sizes), class_moments(features, labels, 4))
 
 
@@ -135,7 +135,7 @@ def test_float32_does_not_lose_with_the_number_of_samples():
 
 
 def test_memory_does_not_grow_with_samples_and_no_square_matrix_is_made_for_few(monkeypatch):
-    monkeypatch.setattr("gnomon.measure.metrics._class_statistics.BLOCK", 150)
+    monkeypatch.setattr("gnomon.measure._class_sums.BLOCK", 150)
     features, labels = samples(60, 5)
     statistics = ClassStatistics(4)
     for _ in range(20):

@@ -7,9 +7,10 @@ from typing import Any, Protocol
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from gnomon._precision import single
+from gnomon._precision import full_precision, single
 from gnomon.linalg import Covariance
 from gnomon.measure import ClassMoments, GradientSums, batch_gradients, class_moments
+from gnomon.measure._class_sums import ClassSums
 from gnomon.probe._derived import agop_of
 
 SETTINGS = frozenset({"classes", "memory"})
@@ -31,18 +32,18 @@ class ClassMomentSum:
     """The class moments, in the precision that they have if all samples are there at once."""
 
     def __init__(self, classes: int) -> None:
-        from gnomon.measure.metrics import ClassStatistics  # imports torchmetrics: only where it is used
+        self._sums = ClassSums(classes)
 
-        self._statistics = ClassStatistics(classes, sync_on_compute=False)  # a reading waits for no other process
-
+    @full_precision
     def update(self, features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"]) -> None:
         """Adds some samples."""
         self._dtype = single(features.dtype)
-        self._statistics.update(features, labels)
+        self._sums.add(features, labels)
 
+    @full_precision
     def compute(self) -> ClassMoments:
         """The result for all of them."""
-        found = self._statistics.compute()
+        found = self._sums.total()
         return ClassMoments.rounded(found.counts, found.means, found.within.to(self._dtype))
 
 
@@ -50,9 +51,9 @@ class AGOPSum:
     """The average gradient outer product at the network's input."""
 
     def __init__(self, memory: int | None) -> None:
-        from gnomon.measure.metrics import AGOP  # as above
+        from gnomon.measure.metrics import AGOP  # imports torchmetrics: only where it is used
 
-        self._agop = AGOP(memory=memory, sync_on_compute=False)
+        self._agop = AGOP(memory=memory, sync_on_compute=False)  # a reading waits for no other process
 
     def update(self, model: nn.Module, x: Float[Tensor, "n *d"]) -> None:
         """Adds some samples."""

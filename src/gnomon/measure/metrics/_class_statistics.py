@@ -1,8 +1,5 @@
 """The class moments of data that come in batches, on one process or several."""
 
-import dataclasses
-import functools
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -12,17 +9,13 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from gnomon import _checks
-from gnomon._precision import full_precision, in_single
-from gnomon.errors import EmptyError, ShapeError, public
-from gnomon.linalg import covariance, smaller
-from gnomon.measure._by_class import check_classes, check_samples, check_squares, further
+from gnomon._precision import full_precision
+from gnomon.errors import public
+from gnomon.measure._class_sums import ClassSums, finished
 from gnomon.measure.collapse._class_moments import ClassMoments
 
-BLOCK = 4096
-"""The number of samples per product: large enough to be fast, small enough for the cache and for float32."""
 
-
-class ClassStatistics(Metric):
+class ClassStatistics(ClassSums, Metric):
     r"""Counts, means and scatter of each class, batch by batch: the streaming twin of `class_moments`.
 
     Any split into batches and any number of processes gives the same result, up to rounding. Each batch is centred
@@ -66,18 +59,10 @@ class ClassStatistics(Metric):
     higher_is_better = None
     full_state_update = False
 
-    # The first three have one entry per shard: one between updates, one per process while gathered.
-    class_counts: list[Tensor]
-    class_means: list[Tensor]
-    within_scatter: list[Tensor]
-    """Stored in full, or as fewer rows than columns: the shape tells which."""
-    within_rows: list[Tensor]
-    """Rows whose Gram product is yet to be added: products of many rows take less time per row."""
-
     @public
     def __init__(self, num_classes: int, **kwargs: object) -> None:
         _checks.settings(_checks.whole_number("num_classes", num_classes, 2))
-        super().__init__(**kwargs)
+        Metric.__init__(self, **kwargs)
         self.num_classes = num_classes
         for name in ("class_counts", "class_means", "within_scatter", "within_rows"):
             self.add_state(name, [], dist_reduce_fx=None)
@@ -85,27 +70,7 @@ class ClassStatistics(Metric):
     @full_precision
     def update(self, features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"]) -> None:
         """Adds one batch: a layer's output for each sample, further axes flattened, and the classes."""
-        check_samples(features, labels, self.num_classes)
-        batch = features.detach().flatten(1)
-        width = batch.shape[1]
-        none = batch.new_zeros(0, width, dtype=torch.float64)
-        if len(self.class_counts) != 1 or self.class_means[0].shape[1] == 0:
-            self._keep(self._joined(none))
-        if self.class_means[0].shape[1] != width:
-            raise ShapeError(
-                "features",
-                f"{self.class_means[0].shape[1]} features per sample as before",
-                width,
-                "Use one ClassStatistics per layer.",
-            )
-        block = max(BLOCK, width)
-        for part, classes in zip(torch.split(batch, block), torch.split(labels.long(), block), strict=True):
-            self.class_counts[0], self.class_means[0], rows = further(
-                self.class_counts[0], self.class_means[0], in_single(part), classes
-            )
-            self.within_rows.append(rows)
-            if sum(map(len, self.within_rows)) >= block:
-                self._keep(self._joined(none))
+        self.add(features, labels)
 
     def forward(self, features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"]) -> None:
         """The same as `update`."""
@@ -121,31 +86,8 @@ class ClassStatistics(Metric):
             dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
         ):
             moments = self._joined(none)
-        if moments.n == 0:
-            raise EmptyError("features", "samples", "none", "Call update first.")
-        check_classes(moments.counts)
-        within = type(moments.within)(moments.within.held.clone())
-        return ClassMoments(moments.counts.clone(), moments.means.clone(), within)  # which no later update changes
+        return finished(moments)
 
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
         # torchmetrics would clone and squeeze the tensors in the result, which a frozen dataclass does not allow.
         return compute
-
-    def _joined(self, none: Float[Tensor, "0 p"]) -> ClassMoments:
-        """The shards merged into one; without any, the moments of no samples, with this width and device."""
-        shards = [
-            ClassMoments(counts, means, covariance(scatter))
-            for counts, means, scatter in zip(self.class_counts, self.class_means, self.within_scatter, strict=True)
-            if means.shape[1] > 0
-        ]
-        moments = functools.reduce(operator.add, shards) if shards else ClassMoments.none(self.num_classes, none)
-        if not self.within_rows:
-            return moments
-        rows = self.within_rows[0] if len(self.within_rows) == 1 else torch.cat(self.within_rows)
-        added = smaller(rows)
-        check_squares(added, moments.means, moments.centred_means)
-        return dataclasses.replace(moments, within=moments.within + added)
-
-    def _keep(self, moments: ClassMoments) -> None:
-        self.class_counts, self.class_means, self.within_rows = [moments.counts], [moments.means], []
-        self.within_scatter = [moments.within.held]
