@@ -394,6 +394,7 @@ def test_a_chunk_without_a_value_leaves_the_quantity_without_one():
     [
         (((X, LABELS) for _ in range(2)), RangeError, r"again at each reading, got a generator, which ends\. P"),
         (iter([(X, LABELS)]), RangeError, r"got a list_iterator, which ends\. Pass a list of them, or a DataLoader"),
+        (iter(DataLoader(Own(), 7)), RangeError, r"got a _SingleProcessDataLoaderIter, which ends\. Pass a list"),
         (Once(), RangeError, r"again at each reading, got a Once, which ends\. P"),
         (Spent(), EmptyError, r"Probe\(data\): expected batches at each reading, got none\. Pass"),
         ([], EmptyError, r"Probe\(data\): expected at least one batch, got none"),

@@ -223,8 +223,8 @@ def check_again(data: object) -> None:
     if isinstance(data, DataLoader | list | tuple):
         return
     begun = iter(data)
-    # A loader that keeps its workers keeps their iterator, which begins again.
-    if begun is iter(data) and not isinstance(begun, _BaseDataLoaderIter):
+    # A loader that keeps its workers, in a wrapper, keeps their iterator, which begins again; that alone ends.
+    if begun is data or (begun is iter(data) and not isinstance(begun, _BaseDataLoaderIter)):
         raise RangeError(
             "data",
             "batches that can be iterated again at each reading",
