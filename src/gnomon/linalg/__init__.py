@@ -15,7 +15,7 @@ from gnomon.linalg._normal import drawn, generator_of, normal
 from gnomon.linalg._polar_decomposition import PolarDecomposition, polar_decomposition
 from gnomon.linalg._products import Products
 from gnomon.linalg._roots import SavedTensors, psd_root
-from gnomon.linalg._spectra import over_largest, scaled_gram, top_share
+from gnomon.linalg._spectra import gram_eigenvalues, over_largest, scaled_gram, top_share
 from gnomon.linalg._squared_norm import BLOCK, HELD, SquaredNorm, interval, share_of, squared_norm, student
 from gnomon.linalg._top_eigenvectors import Eigenvectors, top_eigenvectors
 
@@ -46,6 +46,7 @@ __all__ = [
     "fourier_norms",
     "generator_of",
     "gini",
+    "gram_eigenvalues",
     "identity",
     "interval",
     "joined",

@@ -16,7 +16,19 @@ def top_share(matrix: Float[Tensor, "n r s"]) -> Float[Tensor, "n"]:
     """
     grams, _ = scaled_gram(matrix)
     total = grams.diagonal(dim1=1, dim2=2).sum(1)
-    return torch.linalg.eigvalsh(grams)[:, -1] / torch.where(total > 0, total, 1)
+    return gram_eigenvalues(grams)[:, -1] / torch.where(total > 0, total, 1)
+
+
+def gram_eigenvalues(grams: Float[Tensor, "n q q"]) -> Float[Tensor, "n q"]:
+    """The eigenvalues of Gram matrices, ascending; entries far below the rounding of the largest count as zero.
+
+    Saturated outputs have them. LAPACK squares such numbers, which underflow: its iterations then may not converge, or
+    end in NaN or in wrong values without a word. The gradient is as it is.
+    """
+    entries = grams.detach()
+    least = torch.finfo(grams.dtype).eps ** 2 * entries.diagonal(dim1=1, dim2=2).amax(1)
+    small = torch.where(entries.abs() < least.view(-1, 1, 1), entries, 0)
+    return torch.linalg.eigvalsh(grams - small)
 
 
 def scaled_gram(matrix: Float[Tensor, "n r s"]) -> tuple[Float[Tensor, "n q q"], Float[Tensor, "n"]]:

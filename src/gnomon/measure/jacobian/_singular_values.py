@@ -10,7 +10,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.autodiff import RTOL, JacobianOperator, Model, Tape, jacobian_gram, map_tapes
-from gnomon.linalg import Estimate, root, size_of
+from gnomon.linalg import Estimate, gram_eigenvalues, root, size_of
 from gnomon.measure._estimates import Accuracy, estimated, first_values, warn_if_inaccurate
 
 
@@ -104,7 +104,7 @@ def singular_values(
         rank = min(tape.logits.shape[1], tape.x[0].numel())
         products, scale = jacobian_gram(tape)
         _checks.finite(jacobian=scale)
-        values = root(torch.linalg.eigvalsh(products).flip(1)[:, :rank]) * scale.unsqueeze(1)
+        values = root(gram_eigenvalues(products).flip(1)[:, :rank]) * scale.unsqueeze(1)
         values = values.to(tape.x.dtype)
         _checks.held("jacobian", "singular values", values)
         return {"values": values}
