@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 import gnomon
 from gnomon import Probe, accuracy, centroid_alignment, jacobian_norm, nc1, plateau, stop_when
-from gnomon.errors import RangeError
+from gnomon.errors import ConvergenceError, RangeError
 from gnomon.models import mlp
 from tests.unit.test_harmless import Merging
 
@@ -180,6 +180,15 @@ def test_training_goes_on_where_a_quantity_has_no_value():
         probe.read(2)
     model.load_state_dict(good)
     assert probe(3).missing == {}
+
+
+def test_a_matrix_that_cannot_be_decomposed_is_said_with_its_quantity():
+    probe = Probe(mlp((5, 3)), X, {"inverse": lambda x: torch.linalg.inv(torch.zeros(2, 2)) * x.sum()})
+    message = r"Probe\(quantities\): expected matrices in inverse that torch can decompose, got linalg\.inv: .*singular"
+    with pytest.raises(ConvergenceError, match=message):
+        probe.read()
+    with pytest.warns(UserWarning, match=f"inverse is NaN at step 0: {message}"):
+        assert probe(0).values["inverse"].isnan()
 
 
 def test_a_stopping_rule_leaves_out_steps_without_values():

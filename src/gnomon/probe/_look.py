@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from gnomon._budget import budget_of
 from gnomon.autodiff import IGNORED, JacobianOperator, Positions, observe, timed
-from gnomon.errors import EmptyError, ShapeError
+from gnomon.errors import ConvergenceError, EmptyError, ShapeError
 from gnomon.linalg import Estimate
 from gnomon.probe._derived import argument_value
 from gnomon.probe._levels import Level, levels, require_room, with_rows
@@ -241,7 +242,7 @@ class Look:
     def _noting(self, name: str) -> Iterator[None]:
         """Times a quantity, and notes why it has no value."""
         try:
-            with timed(self.seconds, name, self._x):
+            with timed(self.seconds, name, self._x), decomposing(name):
                 yield
         except self._tolerated as error:
             self.missing[name] = str(error)
@@ -265,6 +266,16 @@ class Look:
         """How many Jacobians of a chunk are in memory at once."""
         looks = any("jacobian" in self._plan.arguments[name].values() for name in self._at(Level.CHUNK))
         return COPIES if looks else 1
+
+
+@contextmanager
+def decomposing(name: str) -> Iterator[None]:
+    """Turns what torch raises about a matrix inside, such as one without an inverse, into an error about a quantity."""
+    try:
+        yield
+    except LinAlgError as error:
+        expected, advice = f"matrices in {name} that torch can decompose", "Look at what it is computed from."
+        raise ConvergenceError("quantities", expected, str(error).rstrip("."), advice, where="Probe") from error
 
 
 def one_row_each(name: str, value: object, n: int) -> Tensor | Estimate:

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TypeVar
 
 from torch import nn
-from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from gnomon import _checks
 from gnomon._kinds import checked
@@ -263,7 +262,7 @@ class Probe:
 
     @within("Probe")
     def _read(self, step: int, *, tolerant: bool) -> Reading:
-        tolerated = (RangeError, ConvergenceError, LinAlgError) if tolerant else ()
+        tolerated = (RangeError, ConvergenceError) if tolerant else ()
         check_shapes(self.model)
         check_thread(self.model)
         with self._meter.reading():
