@@ -24,6 +24,17 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
+MADE = {
+    "agop": "Pass agop(input_jacobian(model, x)), or give the function to a Probe.",
+    "class_moments": "Pass class_moments(features, labels, classes), or give the function to a Probe.",
+    "features": "Pass features(model, x), or give the function to a Probe.",
+    "jacobian": "Pass input_jacobian(model, x), or give the function to a Probe.",
+    "logits": "Pass model(x), or give the function to a Probe.",
+    "schedule": "Pass one, such as every(100); samples and labels are one argument, (x, labels).",
+}
+"""How to make what arguments of these names need, where something else is given that does not convert."""
+
+
 @dataclass(frozen=True)
 class Kind:
     """What an argument may be.
@@ -55,7 +66,8 @@ class Kind:
             got = type(value).__name__
             if number and isinstance(value, Tensor | np.ndarray) and value.ndim:
                 got += f" of shape {tuple(value.shape)}"
-            otherwise = "Pass one." if number or self.dtypes is None else "Convert it to a tensor."
+            converts = self.dtypes is not None and not number and not isinstance(value, nn.Module)
+            otherwise = "Convert it to a tensor." if converts else MADE.get(name, "Pass one.")
             advice = "Pass its name." if str in self.others else otherwise
             raise ArgumentTypeError(name, self.expected, got, self._of_a_path(value) or advice)
 

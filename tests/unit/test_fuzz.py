@@ -111,6 +111,25 @@ def test_functions_sequences_and_mappings_are_named(call, sentence):
 
 
 @pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("call", "advice"),
+    [
+        (partial(gnomon.jacobian_norm, mlp((3, 2))), "Pass input_jacobian(model, x), or give the function to a Probe."),
+        (partial(gnomon.rank_me, mlp((3, 2))), "Pass features(model, x), or give"),
+        (partial(gnomon.accuracy, mlp((3, 2)), torch.arange(2)), "Pass model(x), or give"),
+        (partial(gnomon.effective_rank, mlp((3, 2))), "Pass agop(input_jacobian(model, x)), or give"),
+        (partial(gnomon.nc1, torch.rand(2, 3)), "Pass class_moments(features, labels, classes), or give"),
+        (partial(gnomon.jacobian_norm, np.ones((2, 3, 2))), "Convert it to a tensor."),
+    ],
+)
+def test_what_an_argument_is_made_by_is_said(call, advice):
+    """Where a network or a tensor is given for it; what converts is to be converted."""
+    with pytest.raises(gnomon.errors.ArgumentTypeError) as said:
+        call()
+    assert advice in str(said.value)
+
+
+@pytest.mark.bad_input
 def test_an_array_in_place_of_a_tensor_is_a_type_error_in_a_sentence():
     with pytest.raises(TypeError, match=r"gini\(values\): expected a floating-point tensor, got ndarray"):
         gnomon.gini(torch.rand(3).numpy())

@@ -574,7 +574,10 @@ def test_what_only_few_samples_lack_is_not_refused():
             r"expected settings that gradient_norm has, got loss\. It takes batch_gradients: bind settings of one of",
         ),
         ({"quantities": [nn.CrossEntropyLoss()]}, r"expected functions whose arguments have names, got CrossEntropyLo"),
-        ({"quantities": ["accuracy"]}, r"expected functions whose arguments have names, got 'accuracy'\. Wrap it"),
+        ({"quantities": ["accuracy", "nc1"]}, r"got 'accuracy'\. Pass the function, such as gnomon\.accuracy, not"),
+        ({"quantities": ["mine"]}, r"expected functions, got 'mine'\. Pass the function, not its name\."),
+        ({"quantities": torch.zeros(2)}, r"expected functions, got Tensor\. Pass samples and labels as one pair"),
+        ({"quantities": [3]}, r"expected functions, got int\. Pass functions of logits, features or others, such as"),
         ({"layers": 3}, r"Probe: expected layers a name or a list of names, got 3\. Change"),
         ({"head": 3}, r"Probe: expected head a name or a list of names, got 3\. Change"),
         ({"passes": 20.5}, r"Probe: expected passes a whole number of at least 16, got 20\.5"),
@@ -596,7 +599,10 @@ def test_what_no_probe_can_be_made_of_is_said(change, message):
         ({"passes": "many"}, r"^Probe\(passes\): expected a number, got str"),
         ({"max_overhead": "5%"}, r"^Probe\(max_overhead\): expected a number, got str"),
         ({"memory": torch.ones(2)}, r"^Probe\(memory\): expected a number, got Tensor of shape \(2,\)"),
-        ({"schedule": 100}, r"^Probe\(schedule\): expected a function, got int\. Pass one\."),
+        (
+            {"schedule": 100},
+            r"^Probe\(schedule\): expected a function, got int\. Pass one, such as every\(100\); .*labels\)\.",
+        ),
         ({"history": "run.jsonl"}, r"^Probe\(history\): expected a History, got str. Pass History\('run.jsonl'\)\."),
     ],
 )

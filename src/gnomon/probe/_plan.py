@@ -73,6 +73,8 @@ def named(quantities: object) -> dict[str, Quantity]:
             "Put it into a list.",
         )
     quantities = list(quantities)
+    if wrong := [quantity for quantity in quantities if not callable(quantity)]:
+        raise _no_function(wrong[0])
     names = [name_of(quantity) for quantity in quantities]
     if "<lambda>" in names:
         raise RangeError(
@@ -217,6 +219,17 @@ def wanted(name: str, quantity: Quantity, known: set[str], requested: Collection
     if not names and any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters.values()):
         raise _nameless(quantity)
     return names
+
+
+def _no_function(quantity: object) -> RangeError:
+    advice = "Pass functions of logits, features or others, such as gnomon.accuracy."
+    if isinstance(quantity, str):
+        example = f", such as gnomon.{quantity}" if quantity in QUANTITIES else ""
+        advice = f"Pass the function{example}, not its name."
+    elif isinstance(quantity, Tensor):
+        advice = "Pass samples and labels as one pair, (x, labels), before them."
+    got = repr(quantity) if isinstance(quantity, str) else type(quantity).__name__
+    return RangeError("quantities", "functions", got, advice)
 
 
 def _nameless(quantity: Quantity) -> RangeError:
