@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import sys
 import types
 from pathlib import Path
@@ -14,7 +15,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import gnomon
-from tests.lab.measuring import CLASSES, Malicious, N, network, numbers
+from gnomon_lab.measuring import Data, preprocessed
+from gnomon_lab.measuring.preprocessing import preprocessor_of
+from tests.lab.measuring import CLASSES, Malicious, N, call, network, numbers
 
 OTHERS = """
 import torch
@@ -286,6 +289,108 @@ def test_folders_of_hugging_face_need_no_factory(saved, measured):
     assert "nc1" in found["quantities"]
     assert "tensors, as ViTForImageClassification of transformers; 40 samples of images.npz" in said
     assert found["model"] == "config.json"
+
+
+APPLIED = "normalised by the mean and deviation of preprocessor_config.json"
+PLAIN = {"do_normalize": True, "image_mean": [0.25], "image_std": [0.5], "do_rescale": True, "rescale_factor": 1 / 255}
+OTHERWISE = {
+    "reverse": ({**PLAIN, "do_flip_channel_order": True}, "channels in reverse order"),
+    "factor": ({**PLAIN, "rescale_factor": 1 / 127.5}, "another scale of images than 0 to 1"),
+    "bytes": ({"do_normalize": False, "do_rescale": False}, "another scale of images than 0 to 1"),
+    "colours": (
+        {**PLAIN, "image_mean": [0.5] * 3, "image_std": [0.5] * 3},
+        "a normalisation of images with 3 channels, and samples are (1, 4, 4)",
+    ),
+    **{
+        f"deviation {std}": ({**PLAIN, "image_std": std}, "a normalisation, but not by one mean and one deviation per")
+        for std in ([0.0], [1.0, 1.0], [True], ["0.5"], [], 0.5, None, [10**400])
+    },
+}
+
+
+def prepared(asked, folder="saved"):
+    (Path(folder) / "preprocessor_config.json").write_text(json.dumps(asked))
+
+
+def unit_images():
+    """Images from 0 to 1, as gnomon loads them."""
+    x = numbers(N, 1, 4, 4).sigmoid().float()
+    np.savez("unit.npz", x=x.numpy(), labels=np.arange(N) % CLASSES)
+    return x
+
+
+def norm(found):
+    return found["quantities"]["jacobian_norm"]["mean"]
+
+
+def test_images_are_normalised_as_their_folder_says(saved, measured):
+    """As stored, a trained network was reported at chance."""
+    made, x = saved("ViTForImageClassification", "ViTConfig"), unit_images()
+    stored, said = measured("saved", None, "unit.npz", "--quantities", "jacobian_norm")
+    assert (stored["normalised"], "preprocessor" in said) == (None, False)
+    prepared(PLAIN)
+    found, said = measured("saved", None, "unit.npz", "--quantities", "jacobian_norm")
+    expected = gnomon.jacobian_norm(gnomon.input_jacobian(lambda x: made(x).logits, (x - 0.25) / 0.5).detach())
+    torch.testing.assert_close(norm(found), expected.mean().item())
+    assert abs(norm(found) - norm(stored)) > 1e-4 * norm(stored)
+    assert found["normalised"] == {"mean": [0.25], "std": [0.5]}
+    assert APPLIED in said.splitlines()
+    prepared({**PLAIN, "do_normalize": False})
+    found, said = measured("saved", None, "unit.npz", "--quantities", "jacobian_norm")
+    assert (norm(found), "preprocessor" in said) == (norm(stored), False)
+
+
+def test_samples_beyond_images_are_read_as_stored_and_that_is_said(saved, measured):
+    """They may be normalised already."""
+    saved("ViTForImageClassification", "ViTConfig")
+    images()
+    stored = measured("saved", None, "images.npz", "--quantities", "jacobian_norm")[0]
+    prepared(PLAIN)
+    found, said = measured("saved", None, "images.npz", "--quantities", "jacobian_norm")
+    assert (norm(found), found["normalised"]) == (norm(stored), None)
+    assert re.search(r"of images from 0 to 1, and samples are from -\d\S* to \d\S*: the samples are read as s", said)
+
+
+@pytest.mark.parametrize("kind", OTHERWISE)
+def test_what_a_preprocessor_asks_for_otherwise_is_said_and_not_done(folder, kind):
+    asked, words = OTHERWISE[kind]
+    Path("saved").mkdir()
+    prepared(asked)
+    data = Data(numbers(N, 1, 4, 4).sigmoid(), None, "")
+    found, said = preprocessed(data, preprocessor_of(Path("saved")))
+    assert found is data
+    assert said.startswith(f"preprocessor_config.json asks for {words}")
+    assert said.endswith(": the samples are read as stored")
+
+
+def test_checkpoints_are_normalised_alike(saved, measured, monkeypatch, capsys):
+    unit_images()
+    for step in (1, 2):
+        saved("ViTForImageClassification", "ViTConfig", f"checkpoint-{step}")
+        prepared(PLAIN, f"checkpoint-{step}")
+    asked = ("checkpoint-*", None, "unit.npz", "--quantities", "jacobian_norm", "--steps", "name")
+    found, said = measured(*asked, "--history", "h.jsonl")
+    assert (found["normalised"], said.count(APPLIED)) == ({"mean": [0.25], "std": [0.5]}, 1)
+    prepared({**PLAIN, "image_mean": [0.5]}, "checkpoint-2")
+    again = (asked[0], "--data", *asked[2:])
+    code, _, said = call(monkeypatch, capsys, *again)
+    assert code == 2
+    assert "expected the network of checkpoint-1, got one that gets other values, as checkpoint-2/preproc" in said
+    prepared({**PLAIN, "image_mean": [0.5]}, "checkpoint-1")
+    code, _, said = call(monkeypatch, capsys, *again, "--history", "h.jsonl")
+    assert code == 2
+    assert "got those of normalised {'mean': [0.25], 'std': [0.5]} and not {'mean': [0.5]" in said
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("content", ["{", "[1]", "[" * 100_000])
+def test_a_preprocessor_that_is_no_configuration_is_one_line(saved, complaint, content):
+    saved("ViTForImageClassification", "ViTConfig")
+    unit_images()
+    Path("saved/preprocessor_config.json").write_text(content)
+    said = complaint("saved", None, "unit.npz")
+    assert "(checkpoint): expected a readable preprocessor_config.json, got " in said
+    assert said.endswith("in saved/preprocessor_config.json. Copy it again, or remove it.")
 
 
 def test_weights_of_a_folder_keep_their_precision(saved, measured):

@@ -3,8 +3,9 @@
 import torch
 
 from gnomon_lab.cli.measure_options import Options
-from gnomon_lab.cli.say import plain
-from gnomon_lab.measuring import Data, device_of, load_data
+from gnomon_lab.cli.say import plain, say
+from gnomon_lab.cli.terminal import Terminal
+from gnomon_lab.measuring import Data, Refilled, device_of, load_data, preprocessed
 
 
 def setting_of(options: Options, data: Data, model: str) -> dict[str, object]:
@@ -13,6 +14,7 @@ def setting_of(options: Options, data: Data, model: str) -> dict[str, object]:
         "model": plain(model),
         "data": plain(data.source),
         "samples": len(data.x),
+        "normalised": data.normalised,
         "layer": options.layer and plain(options.layer),
         "head": [plain(name) for name in options.head],
         "logits": options.logits and plain(options.logits),
@@ -25,10 +27,13 @@ def place_of(options: Options) -> tuple[torch.device, torch.dtype]:
     return device_of(options.device), getattr(torch, options.dtype)
 
 
-def samples_of(options: Options) -> Data:
-    """The samples, on the device and in the dtype of the computation."""
+def samples_of(options: Options, refilled: Refilled, beside: Terminal) -> Data:
+    """The samples as the network gets them, on the device and in the dtype of the computation."""
     device, dtype = place_of(options)
     data = load_data(
         options.data, options.split, options.samples, seed=options.seed, data_dir=options.data_dir, dtype=dtype
     )
+    data, words = preprocessed(data, refilled.preprocessor)
+    if words is not None:
+        say(words, beside)
     return data.to(device)

@@ -62,7 +62,7 @@ def summarise(options: Options, path: Path, console: Terminal) -> Summary:
     checkpoint = look(path)
     refilled = Refilled(checkpoint, options.model, options.key, device, dtype)
     network, loaded = refilled.fill(checkpoint)
-    data = samples_of(options)
+    data = samples_of(options, refilled, console)
     refuse(options.outputs(), [*contents(path), *data.files, *files_of(options.model or "")])
     also = f"; also there: {', '.join(loaded.others)} (--key)" if loaded.others else ""
     say(f"{path}: {loaded.words}{also}; {in_samples(len(data.x))} of {data.source}", console)

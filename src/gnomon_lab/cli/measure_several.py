@@ -124,7 +124,7 @@ def opened(options: Options, steps: Steps, beside: Terminal) -> tuple[Kept, Read
     quantities, place = chosen(options.quantities), place_of(options)
     checkpoints = [*steps.by_step.values()]
     refilled = Refilled(checkpoints[0], options.model, options.key, *place)
-    data = samples_of(options)
+    data = samples_of(options, refilled, beside)
     asked = bool(options.quantities) or data.labels is None
     more = {} if asked else also(quantities)
     files: list[Path] = []

@@ -7,6 +7,7 @@ from gnomon_lab.measuring.kept import Kept, Record, setting_in
 from gnomon_lab.measuring.measure import How, Measured, measure
 from gnomon_lab.measuring.moved import Moved, as_columns, as_page, assuming, bars, no_verdict, some
 from gnomon_lab.measuring.network import device_of, files_of
+from gnomon_lab.measuring.preprocessing import preprocessed
 from gnomon_lab.measuring.quantities import also, chosen, explanations
 from gnomon_lab.measuring.ready import ready
 from gnomon_lab.measuring.refilled import Refilled
@@ -49,6 +50,7 @@ __all__ = [
     "measure",
     "measure_each",
     "no_verdict",
+    "preprocessed",
     "ready",
     "setting_in",
     "shown",

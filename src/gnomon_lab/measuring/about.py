@@ -15,6 +15,7 @@ from gnomon_lab.measuring.by_timm import Architecture, of_training
 from gnomon_lab.measuring.checkpoint import damaged, from_safetensors, from_torch
 from gnomon_lab.measuring.folders import bounded_json, files_at
 from gnomon_lab.measuring.hugging_face import CONFIG
+from gnomon_lab.measuring.preprocessing import PREPROCESSOR
 
 STEPS = ("global_step", "step", "steps", "iteration", "iter", "iterations", "num_updates")
 EPOCHS = ("epoch", "epochs")
@@ -86,8 +87,8 @@ def contents(path: Path) -> list[Path]:
     Raises:
         CheckpointError: if there are none.
     """
-    config = path / CONFIG
-    return [*files_at(path), *([config] if config.is_file() else [])]
+    beside = (path / CONFIG, path / PREPROCESSOR)
+    return [*files_at(path), *(file for file in beside if file.is_file())]
 
 
 def look(path: Path) -> Checkpoint:

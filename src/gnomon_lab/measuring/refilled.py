@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -14,6 +15,7 @@ from gnomon_lab.measuring.checkpoint import read_weights
 from gnomon_lab.measuring.filling import Loaded, load
 from gnomon_lab.measuring.hugging_face import CONFIG, described, of_folder
 from gnomon_lab.measuring.network import build, code_of, foreign, moved_to, short_hash, taken_by
+from gnomon_lab.measuring.preprocessing import PREPROCESSOR, preprocessor_of
 
 
 class Refilled:
@@ -28,6 +30,7 @@ class Refilled:
     Attributes:
         name: what builds it.
         code: a hash of the network, without its weights.
+        preprocessor: what the folder that describes the network says about the values of images; None without that.
     Raises:
         DataError: if the factory builds no network, or there is no factory and `first` does not describe a network.
         CheckpointError: if what it says does not describe a network.
@@ -38,6 +41,7 @@ class Refilled:
     ) -> None:
         self._first, self._factory, self._key, self._device, self._dtype = first, factory, key, device, dtype
         self._made: nn.Module | None = None
+        self.preprocessor: dict[str, Any] | None = None
         self._network: nn.Module | None = None  # for a folder: it has weights from the start
         architecture = None if factory is not None else architecture_of(first)
         if factory is not None:
@@ -49,6 +53,7 @@ class Refilled:
         else:
             require_described(first.path, key)
             self.name, self.code = CONFIG, short_hash(json.dumps(described(first.path), sort_keys=True))
+            self.preprocessor = preprocessor_of(first.path)
 
     def fill(self, one: Checkpoint) -> tuple[nn.Module, Loaded]:
         """The network in eval mode, the same object each time, with a checkpoint's weights, and what was taken from it.
@@ -94,6 +99,8 @@ class Refilled:
                 raise another(first, f"{named.name} with {in_words(named.arguments)} in {one.path}")
         elif one is not first and described(one.path) != described(first.path):
             raise another(first, f"another in {one.path / CONFIG}")
+        elif (asked := preprocessor_of(one.path)) is not None and asked != self.preprocessor:
+            raise another(first, f"one that gets other values, as {one.path / PREPROCESSOR} says")
 
 
 def another(first: Checkpoint, got: str) -> CheckpointError:

@@ -1,7 +1,7 @@
 """The samples: a data set that gnomon knows, or a file that holds arrays or a table."""
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
@@ -40,6 +40,7 @@ class Data(NamedTuple):
         source: where the samples come from, in words.
         files: the files from which they were read.
         split: the split, for a data set with splits.
+        normalised: the mean and the deviation of each channel by which they were normalised; None if they were not.
     """
 
     x: Tensor
@@ -47,6 +48,7 @@ class Data(NamedTuple):
     source: str
     files: tuple[Path, ...] = ()
     split: str | None = None
+    normalised: Mapping[str, Sequence[float]] | None = None
 
     def to(self, device: torch.device) -> Self:
         """The same samples on a device."""
