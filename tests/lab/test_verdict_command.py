@@ -132,6 +132,24 @@ def test_one_damaged_checkpoint_is_named_below_the_verdict_on_the_others(folder,
         main(["ckpt-9.pt", *asked[1:]])
 
 
+@pytest.mark.bad_input
+def test_checkpoints_without_steps_are_advised_what_a_verdict_can_use(folder):
+    """Not --steps, which is an option of `gnomon measure`."""
+    for name, by in {"a.pt": 1, "b.pt": 2}.items():
+        torch.save({key: by * tensor for key, tensor in network().state_dict().items()}, name)
+    asked = ["--data", "some.npz", "--model", "nets:small"]
+    with pytest.raises(CheckpointError) as several:
+        main(["a.pt", "b.pt", *asked])
+    assert str(several.value).endswith(
+        "none in a.pt, b.pt. Name others, or put the step into the names such as ckpt-500.pt."
+    )
+    with pytest.raises(CheckpointError) as one:
+        main(["a.pt", *asked])
+    assert str(one.value).endswith(
+        "none in a.pt. Name checkpoints over two doublings of the steps, at least one in each: a verdict needs them."
+    )
+
+
 def test_a_history_of_measure_says_whether_it_may_be_judged(folder, capsys):
     """As the command that made it: by training samples, over steps of training."""
     for step in (1, 2, 4, 8):

@@ -96,8 +96,10 @@ def rows(steps: Steps, kept: Kept) -> list[Record]:
     return [row for row in kept.rows if row["checkpoint"]["sha256"] in named]
 
 
-def ordered(options: Options, paths: Sequence[Path], beside: Terminal) -> tuple[Steps, dict[Path, GnomonError]]:
-    """The checkpoints by step, and those that cannot be read."""
+def ordered(
+    options: Options, paths: Sequence[Path], beside: Terminal, *, judged: bool = False
+) -> tuple[Steps, dict[Path, GnomonError]]:
+    """The checkpoints by step, and those that cannot be read; `judged` as in `by_step`."""
     found: list[Checkpoint] = []
     failed: dict[Path, GnomonError] = {}
     with Progress(beside) as progress:
@@ -110,7 +112,7 @@ def ordered(options: Options, paths: Sequence[Path], beside: Terminal) -> tuple[
                 progress.show("looking", done, len(paths))
     if not found:
         raise together(failed, 0)
-    steps = by_step(found, options.steps)
+    steps = by_step(found, options.steps, judged=judged)
     for path, other in steps.twice.items():
         say(f"left out {path}: the weights of {other}, at the same step", beside)
     first, last = min(steps.by_step), max(steps.by_step)

@@ -163,7 +163,7 @@ def of_checkpoints(options: Options, data: str) -> "tuple[Verdict | str, GnomonE
     names, beside = corpus().quantities, Terminal(stderr=True)
     asked = measure_options.Options(options.path, data, options.model, quantities=names)
     with contextlib.redirect_stdout(sys.stderr):  # for what the user's modules print
-        steps, failed = measure_several.ordered(asked, checkpoints_at(options.path), beside)
+        steps, failed = measure_several.ordered(asked, checkpoints_at(options.path), beside, judged=True)
         kept, reader = measure_several.opened(asked, steps, beside)
         failed |= measure_several.read(steps, kept, reader, beside)
     error = measure_several.together(failed, len(kept.rows)) if failed else None

@@ -56,10 +56,15 @@ class Steps(NamedTuple):
     damaged: dict[Path, CheckpointError]
 
 
-def by_step(checkpoints: Sequence[Checkpoint], asked: Source | None = None) -> Steps:
+def by_step(checkpoints: Sequence[Checkpoint], asked: Source | None = None, *, judged: bool = False) -> Steps:
     """The checkpoints by the first of `SOURCES` that gives each a step of its own; or by the requested source.
 
     Two with the same weights at one step, such as the last and the best, count as one.
+
+    Args:
+        checkpoints: what was found.
+        asked: the requested source.
+        judged: whether they are for a verdict, which needs several, and steps of training.
 
     Raises:
         CheckpointError: naming one that has no step, or two at the same step.
@@ -76,12 +81,13 @@ def by_step(checkpoints: Sequence[Checkpoint], asked: Source | None = None) -> S
             return found_at
         tried[source] = tie
     got = "; ".join(f"{SOURCES[source]}: {words}" for source, words in tried.items())
-    raise CheckpointError(
-        "checkpoint",
-        "a step for each, and each another",
-        got,
-        "Name others, put the step into the names such as ckpt-500.pt, or pass --steps order or --steps time.",
-    )
+    if judged and len(checkpoints) == 1:
+        advice = "Name checkpoints over two doublings of the steps, at least one in each: a verdict needs them."
+    elif judged:
+        advice = "Name others, or put the step into the names such as ckpt-500.pt."
+    else:
+        advice = "Name others, put the step into the names such as ckpt-500.pt, or pass --steps order or --steps time."
+    raise CheckpointError("checkpoint", "a step for each, and each another", got, advice)
 
 
 def parted(source: Source, steps: Mapping[Checkpoint, int]) -> tuple[Steps, str | None]:
