@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from gnomon import History
 from gnomon.errors import CheckpointError, DataError
+from gnomon.models import mlp
 from gnomon_lab.cli.measure_command import main as measure
 from gnomon_lab.cli.verdict_command import main
 from gnomon_lab.papers.own.grok_digits import Config
@@ -167,6 +169,35 @@ def test_a_history_of_measure_says_whether_it_may_be_judged(folder, capsys):
     Path("train.jsonl").write_text(lines.replace('"split":null', '"split":"test"'))
     assert main(["train.jsonl"]) == 1
     assert capsys.readouterr().out == "No verdict: it uses training samples, and these are of another split.\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--split", "test"], "A verdict uses training samples, and these are of another split."),
+        (["--split", "train"], None),
+        (["--steps", "order"], "A verdict uses changes over doublings of the training steps, and these are not such"),
+    ],
+)
+def test_a_history_of_measure_is_judged_alike_when_it_is_loaded(folder, capsys, options, why):
+    """It took test samples for training samples, though the file says of which split they are."""
+    for step in (1, 2, 4, 8):
+        made = mlp((64, 8, 10), generator=torch.Generator().manual_seed(1), scale=float(step))
+        torch.save(made.state_dict(), f"ckpt-{step}.pt")
+    Path("pixels.py").write_text("from gnomon.models import mlp\n\ndef build():\n    return mlp((64, 8, 10))\n")
+    asked = ["--data", "digits", "--samples", "40", "--model", "pixels:build", "--history", "h.jsonl"]
+    measure(["ckpt-*.pt", *asked, *options])
+    told = capsys.readouterr().out
+    history = History.load("h.jsonl")
+    found = history.verdict()
+    if why is None:
+        assert "these are" not in found.message
+        return
+    assert (found.says, found.probability, found.reached) == ("cannot tell", None, False)
+    assert found.message.startswith(f"Cannot tell. {why}")
+    assert f"No verdict: it {why.removeprefix('A verdict ')}"[:60] in " ".join(told.split())
+    history.save("again.jsonl")
+    assert History.load("again.jsonl").verdict() == found
 
 
 def test_a_first_line_that_is_not_complete_is_no_reading(tmp_path, capsys):

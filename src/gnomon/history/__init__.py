@@ -4,7 +4,7 @@ from gnomon.history._corpus import Corpus, SimilarRun, corpus
 from gnomon.history._feature_learning_interval import FeatureLearningInterval, feature_learning_interval
 from gnomon.history._plateau import Plateau, plateau
 from gnomon.history._traits import TRAITS, traits
-from gnomon.history._verdict import Verdict, verdict
+from gnomon.history._verdict import Verdict, undecided, verdict
 
 __all__ = [
     "TRAITS",
@@ -17,5 +17,6 @@ __all__ = [
     "feature_learning_interval",
     "plateau",
     "traits",
+    "undecided",
     "verdict",
 ]

@@ -15,6 +15,7 @@ from gnomon.probe._schedule import Schedule, at, every, log_spaced
 from gnomon.probe._sharding import whole
 from gnomon.probe._stopping import Stop, stop_when
 from gnomon.probe._unavailable import unavailable
+from gnomon.probe._verdict_of import unfit
 
 __all__ = [
     "About",
@@ -39,5 +40,6 @@ __all__ = [
     "plan",
     "stop_when",
     "unavailable",
+    "unfit",
     "whole",
 ]

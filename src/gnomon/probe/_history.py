@@ -240,7 +240,8 @@ class History:
         """Whether more training is worth it, as judged by `gnomon.verdict` from the readings so far.
 
         The step judged is the last at which all quantities that it uses were read; the validation split may be read
-        less often.
+        less often. A history of `gnomon measure` of another split, or with steps that are none of training, is not
+        judged: "cannot tell", with the reason.
 
         Args:
             split: the split of the training data, by default `train`; where quantities have no split before their

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,12 +32,14 @@ class Row:
         numbers: by name, as `Reading.scalars` has them, with the quartiles if there are several samples.
         seconds: what the reading cost, by observation and quantity.
         samples: the values of all samples by name, float64; empty if they are not kept.
+        setting: what `gnomon measure` says of how it was taken, such as the split; empty for readings of a probe.
     """
 
     step: int
     numbers: dict[str, float]
     seconds: dict[str, Any] = field(default_factory=dict)
     samples: dict[str, Float[Tensor, "n"]] = field(default_factory=dict)
+    setting: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
 def row_of(reading: Reading, *, samples: bool) -> Row:
@@ -69,7 +71,13 @@ def column(rows: Iterable[Row], name: str) -> Float[Tensor, "t"]:
 
 def together(one: Row, other: Row) -> Row:
     """Two readings of the same step as one."""
-    return Row(one.step, one.numbers | other.numbers, added(one.seconds, other.seconds), one.samples | other.samples)
+    return Row(
+        one.step,
+        one.numbers | other.numbers,
+        added(one.seconds, other.seconds),
+        one.samples | other.samples,
+        one.setting | other.setting,
+    )
 
 
 def without(row: Row, names: Set[str]) -> Row | None:
@@ -78,9 +86,9 @@ def without(row: Row, names: Set[str]) -> Row | None:
     def rest(part: Mapping[str, T]) -> dict[str, T]:
         return {name: value for name, value in part.items() if name not in names}
 
-    return (
-        Row(row.step, rest(row.numbers), rest(row.seconds), rest(row.samples)) if row.numbers.keys() - names else None
-    )
+    if not row.numbers.keys() - names:
+        return None
+    return replace(row, numbers=rest(row.numbers), seconds=rest(row.seconds), samples=rest(row.samples))
 
 
 def added(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
@@ -104,6 +112,8 @@ def _plainly(row: Row) -> dict[str, Any]:
     line = {"step": row.step, **{name: _plain(value) for name, value in row.numbers.items()}, "seconds": row.seconds}
     if row.samples:
         line["samples"] = {name: [_plain(value) for value in values.tolist()] for name, values in row.samples.items()}
+    if row.setting:
+        line["measured"] = {"setting": row.setting}
     return line
 
 
@@ -184,13 +194,15 @@ def _record(line: bytes) -> dict[str, Any] | None:
 def row_in(record: Mapping[str, Any]) -> Row:
     """The numbers in a line: experiments keep other things in theirs too."""
     numbers = {name: _number(value) for name, value in record.items() if name not in RESERVED and _is_number(value)}
-    seconds, samples = (record.get(name) for name in ("seconds", "samples"))
+    seconds, samples, measured = (record.get(name) for name in ("seconds", "samples", "measured"))
+    setting = measured.get("setting") if isinstance(measured, dict) else None
     kept = {
         name: torch.tensor([_number(value) for value in values], dtype=torch.float64, device="cpu")
         for name, values in (samples if isinstance(samples, dict) else {}).items()
         if isinstance(values, list) and all(map(_is_number, values))
     }
-    return Row(record["step"], numbers, seconds if isinstance(seconds, dict) else {}, kept)
+    took, how = (part if isinstance(part, dict) else {} for part in (seconds, setting))
+    return Row(record["step"], numbers, took, kept, how)
 
 
 def _is_number(value: object) -> bool:

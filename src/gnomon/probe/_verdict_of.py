@@ -1,23 +1,27 @@
 """The verdict on the training run whose readings these are."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
 from gnomon.errors import RangeError
-from gnomon.history import Verdict, corpus, verdict
+from gnomon.history import Verdict, corpus, undecided, verdict
 from gnomon.probe._names import quantities
 from gnomon.probe._rows import Row, column, names_in
 
 TRAIN, VALIDATION = "train", "validation"
 """The splits of the training data and of held-out samples, where there are splits and no others are named."""
+RANKS = ("order", "time")
+"""The sources of steps of `gnomon measure` that are places among the checkpoints, and no steps of training."""
 
 
 def verdict_of(rows: Sequence[Row], split: str, validation: str | None) -> Verdict:
     """What `gnomon.verdict` says of these readings, as `History.verdict` describes it."""
     names, wanted = names_in(rows), corpus().quantities
     before = _before(names, wanted, split)
+    if not before and (why := next(filter(None, (unfit(row.setting) for row in rows)), None)):
+        return undecided(corpus(), f"A verdict {why}.")
     if missing := [before + name for name in wanted if before + name not in names]:
         there = ", ".join(quantities(names)) or "no readings"
         raise RangeError("split", ", ".join(missing), there, _advice(names, wanted))
@@ -35,6 +39,15 @@ def verdict_of(rows: Sequence[Row], split: str, validation: str | None) -> Verdi
         read = also.isfinite() & (steps <= last.step)
         judged |= {"validation_accuracy": also[read], "validation_steps": steps[read]}
     return verdict(steps[finite], **judged)
+
+
+def unfit(setting: Mapping[str, object]) -> str | None:
+    """Why readings that `gnomon measure` took in a setting allow no verdict, whatever they are; None if they may."""
+    if setting.get("split") not in (None, TRAIN):
+        return "uses training samples, and these are of another split"
+    if setting.get("steps") in RANKS:
+        return "uses changes over doublings of the training steps, and these are not such steps"
+    return None
 
 
 def _before(names: Sequence[str], wanted: Sequence[str], split: str) -> str:

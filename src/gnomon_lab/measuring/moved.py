@@ -7,12 +7,11 @@ from functools import cached_property
 from typing import Any
 
 from gnomon import Verdict
-from gnomon.probe import about, from_records
+from gnomon.probe import about, from_records, unfit
 from gnomon_lab.figures import Curves, Line, Mark, Panel
 from gnomon_lab.measuring.kept import Record
 from gnomon_lab.measuring.quantities import explanation, explanations
 from gnomon_lab.measuring.shown import by_reason, in_samples, share_axis, shown, title_of
-from gnomon_lab.measuring.steps import LASTING
 from gnomon_lab.report import Report, Table
 from gnomon_lab.report.worth import as_numbers, in_details, in_sight, worth
 from gnomon_lab.runs.machine import machine
@@ -77,11 +76,8 @@ class Moved:
 
 def no_verdict(setting: Mapping[str, object]) -> str | None:
     """Why readings that were taken in a setting allow no verdict, whatever they are; None if they may."""
-    if setting.get("split") not in (None, "train"):
-        return "No verdict: it uses training samples, and these are of another split."
-    if setting.get("steps", "step") not in LASTING:
-        return "No verdict: it uses changes over doublings of the training steps, and these are not such steps."
-    return None
+    why = unfit(setting)
+    return None if why is None else f"No verdict: it {why}."
 
 
 def assuming(setting: Mapping[str, object], found: Verdict | str) -> Verdict | str:
