@@ -162,6 +162,11 @@ def test_runs_repeat_bit_for_bit(ran, tmp_path, here):
     assert plain(again) == plain(ran[2])
 
 
+def test_a_paper_s_setting_that_is_the_default_is_said_to_be(tmp_path, here):
+    done = here(tmp_path, "run", *TINY, "--steps", "2", "--paper")
+    assert done.stderr.startswith("grok-digits has no other setting for --paper than its default\n")
+
+
 def test_seeds_are_runs(tmp_path, here):
     assert here(tmp_path, "run", *TINY, "--steps", "2", "--seeds", "1,3-3").returncode == 0
     assert sorted(path.name[-5:] for path in (tmp_path / "runs" / "grok-digits").iterdir()) == [

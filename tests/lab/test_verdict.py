@@ -328,7 +328,8 @@ def test_the_page_shows_all_sets_and_rules_and_judges_ours(records):
     rows = table(records)[1]
     assert len(rows) == 15 + 6
     assert rows[0][:2] == ("validation alone", "families")
-    assert summary(records).startswith("AUROC in families left out, asked once the training data are fitted: core ")
+    assert summary(records).startswith("AUROC in families left out, asked once the training data are fitted: core, of ")
+    assert "; core, boosted, which ships, " in summary(records)
     (figure,) = figures(records)
     (panel,) = figure.panels
     assert panel.rows[0] == "validation alone"
@@ -337,7 +338,7 @@ def test_the_page_shows_all_sets_and_rules_and_judges_ours(records):
     assert list(zip(after.x, after.y, strict=True)) == list(zip(before.x, before.y, strict=True))[1:], "no point at 0.5"
     found = claims([records])
     assert len(found) == 5 + 6
-    assert found[1].holds
+    assert (found[1].message, found[1].holds) == ("core: AUROC of families left out", True)
     assert math.isfinite(float(found[1].measured.partition(" ")[0]))
 
 

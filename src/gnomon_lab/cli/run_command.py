@@ -1,6 +1,7 @@
 """`gnomon run NAME`: run an experiment, or resume it where it stopped."""
 
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -68,6 +69,8 @@ def main(arguments: Sequence[str]) -> int:
     options, config = parse(both, rest, f"gnomon run {name}", f"{chosen.entry.shows} ({chosen.entry.source})")
     if options.small and options.paper:
         raise DataError(None, "--small or --paper", "both", "Choose one.", where="gnomon run")
+    if options.paper and chosen.paper == chosen.small:
+        print(f"{name} has no other setting for --paper than its default", file=sys.stderr)
     if options.data_dir is not None and not options.data_dir.is_dir():
         raise DataError("--data-dir", "a folder", f"{str(options.data_dir)!r}", "Correct the path.")
     wanted = seeds(options.seeds)

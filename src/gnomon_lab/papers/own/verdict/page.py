@@ -66,11 +66,11 @@ def summary(records: Sequence[Record]) -> str:
     """How well ours does, what ships, and the validation split."""
     known = probabilities(records)
     areas = (
-        f"{name} {interval(known['families', name]['fitted']['auroc'])}"
-        for name in (OURS, SHIPS, "validation alone")
+        f"{name}{what} {interval(known['families', name]['fitted']['auroc'])}"
+        for name, what in ((OURS, ", of the claims,"), (SHIPS, ", which ships,"), ("validation alone", ""))
         if ("families", name) in known
     )
-    return f"AUROC in families left out, asked once the training data are fitted: {', '.join(areas)}."
+    return f"AUROC in families left out, asked once the training data are fitted: {'; '.join(areas)}."
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:
@@ -114,7 +114,7 @@ def claims(seeds: Seeds) -> list[Claim]:
             across["calibration"]["value"] <= HONEST,
         ),
         Claim(
-            "stopping by it, in families left out",
+            f"{OURS}: stopping by it, in families left out",
             SOURCE,
             f"at most {FALSE:.0%} false stops, at most {HALF:.0%} of the wasted steps of never stopping",
             f"false {interval(stops['false'])}, wasted {interval(stops['wasted'])}",
@@ -128,11 +128,11 @@ def claims(seeds: Seeds) -> list[Claim]:
             difference = differences[score]
             above = "a difference above 0 in the whole interval"
             held = difference["low"] is not None and difference["low"] > 0
-            message = f"{words} {rival}, in families left out"
+            message = f"{OURS}: {words} {rival}, in families left out"
             found.append(Claim(message, SOURCE, above, interval(difference, 3), held))  # which may be near 0
     return found
 
 
 def aimed(message: str, expected: str, measured: dict[str, Any], holds: bool) -> Claim:
     """One claim, asked once the training data are fitted."""
-    return Claim(message, SOURCE, expected, interval(measured), holds)
+    return Claim(f"{OURS}: {message}", SOURCE, expected, interval(measured), holds)
