@@ -29,7 +29,7 @@ def normalised(outputs: Float[Tensor, "n *c"]) -> str | None:
     axis = of_classes(outputs)
     if outputs.shape[axis] < 2 or not outputs.is_floating_point():
         return None
-    values = outputs.double()
+    values = outputs.detach().cpu().double()  # which not every accelerator has
     if values.min() >= 0 and ((values.sum(axis) - 1).abs() < CLOSE).all():
         return "probabilities, as a softmax puts them out"
     if values.max() <= 0 and (values.logsumexp(axis).abs() < CLOSE).all():
