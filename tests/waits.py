@@ -48,7 +48,8 @@ ERRORS = {
 """Whether the arguments, or the results, are refused, or warned of."""
 WAYS = {
     *("linalg/_gram_sum.py:_products", "regions/_operations.py:joined", "steer/_parameters.py:joint_norm"),
-    *("linalg/_directions.py:length", "measure/_by_class.py:_lie_close", "dynamics/_snr_growth.py:_root"),
+    *("linalg/_directions.py:length", "linalg/_spectra.py:decomposed", "measure/_by_class.py:_lie_close"),
+    "dynamics/_snr_growth.py:_root",
     *("dynamics/_truncation_time.py:_at_radius", "linalg/_krylov.py:krylov", "linalg/_squared_norm.py:squared_norm"),
     *(
         "linalg/_lanczos.py:lanczos",

@@ -7,7 +7,6 @@ from torch import nn
 import gnomon
 from gnomon.autodiff import forward, jacobian_gram
 from gnomon.errors import RangeError
-from gnomon.linalg import gram_eigenvalues
 from gnomon.models import mlp
 from tests.drawn import normal
 from tests.zoo import BUILDERS, zoo
@@ -65,39 +64,6 @@ def test_norm_and_pc1_follow_from_them():
         jacobian, energy = gnomon.input_jacobian(model, x), gnomon.singular_values(model, x).square()
         torch.testing.assert_close(energy.sum(1).sqrt(), gnomon.jacobian_norm(jacobian))
         torch.testing.assert_close(energy[:, 0] / energy.sum(1), gnomon.explained_variance_ratio(jacobian))
-
-
-def saturated(n):
-    """Jacobians of outputs some of which saturate: for one in forty, LAPACK (MKL's) failed or returned other values."""
-    scales = torch.tensor([1, 1e-33, 1, 1e-35, 1e-22, 1e-7, 1e-22])
-    return torch.randn(n, 7, 8, generator=torch.Generator().manual_seed(0)) * scales[:, None]
-
-
-def test_saturated_outputs_have_a_spectrum():
-    jacobian = saturated(1000)
-    exact = gnomon.explained_variance_ratio(jacobian.double())
-    torch.testing.assert_close(gnomon.explained_variance_ratio(jacobian).double(), exact, rtol=1e-5, atol=0)
-    torch.testing.assert_close(gnomon.stable_rank(jacobian).double(), 1 / exact, rtol=1e-5, atol=0)
-
-
-def test_eigenvalues_are_taken_without_numbers_whose_squares_underflow(monkeypatch):
-    """What LAPACK makes of these depends on how it was built; all other numbers stay as they are."""
-    rows, taken = saturated(5), []
-    grams = rows @ rows.mT
-    monkeypatch.setattr(torch.linalg, "eigvalsh", lambda matrix: taken.append(matrix) or matrix.diagonal(0, 1, 2))
-    gram_eigenvalues(grams)
-    kept = taken[0] != 0
-    assert torch.equal(taken[0], torch.where(kept, grams, 0))
-    assert grams[~kept].abs().max() < 1e-12
-    assert (taken[0][kept].square() > 0).all()
-
-
-def test_zeros_of_a_gram_matrix_have_a_gradient():
-    """Of the first eigenvector's products, though the entries between the rows that it mixes are zero."""
-    gram = torch.tensor([[[2.0, 0, 1], [0, 2, 1], [1, 1, 2]]], dtype=torch.float64, requires_grad=True)
-    (got,) = torch.autograd.grad(gram_eigenvalues(gram)[0, -1], gram)
-    first = torch.tensor([0.5, 0.5, 0.5**0.5], dtype=torch.float64)
-    torch.testing.assert_close(got[0], torch.outer(first, first))
 
 
 def deep(depth):

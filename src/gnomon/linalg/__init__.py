@@ -2,7 +2,16 @@
 
 from gnomon.linalg._circulant_deviation import circulant_deviation
 from gnomon.linalg._cka import cka
-from gnomon.linalg._covariance import Covariance, Dense, Factored, covariance, covariance_of, identity, smaller
+from gnomon.linalg._covariance import (
+    Covariance,
+    Dense,
+    Factored,
+    covariance,
+    covariance_of,
+    identity,
+    pseudo_inverse,
+    smaller,
+)
 from gnomon.linalg._directions import cosine, length, norm, root, scaled, unit
 from gnomon.linalg._estimate import Estimate, joined
 from gnomon.linalg._fourier_losses import FourierLosses, fourier_losses
@@ -15,7 +24,7 @@ from gnomon.linalg._normal import drawn, generator_of, normal
 from gnomon.linalg._polar_decomposition import PolarDecomposition, polar_decomposition
 from gnomon.linalg._products import Products
 from gnomon.linalg._roots import SavedTensors, psd_root
-from gnomon.linalg._spectra import gram_eigenvalues, over_largest, scaled_gram, top_share
+from gnomon.linalg._spectra import gram_eigenvalues, gram_eigenvectors, over_largest, scaled_gram, top_share
 from gnomon.linalg._squared_norm import BLOCK, HELD, SquaredNorm, interval, share_of, squared_norm, student
 from gnomon.linalg._top_eigenvectors import Eigenvectors, top_eigenvectors
 
@@ -47,6 +56,7 @@ __all__ = [
     "generator_of",
     "gini",
     "gram_eigenvalues",
+    "gram_eigenvectors",
     "identity",
     "interval",
     "joined",
@@ -58,6 +68,7 @@ __all__ = [
     "over_largest",
     "polar_decomposition",
     "psd_root",
+    "pseudo_inverse",
     "root",
     "scaled",
     "scaled_gram",

@@ -10,6 +10,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import RangeError
+from gnomon.linalg._spectra import decomposed
 
 Solver = Callable[[Float[Tensor, "m p"]], tuple[Float[Tensor, "m p"], Float[Tensor, "m p"]]]
 """Maps rows to their products with a pseudo-inverse, and to what it leaves out."""
@@ -170,7 +171,8 @@ def smaller(rows: Float[Tensor, "r p"]) -> Covariance:
 
 def pseudo_inverse(matrix: Float[Tensor, "p p"], eps: float) -> Float[Tensor, "p p"]:
     """The pseudo-inverse, ignoring what rounding fills: eigenvalues below p epsilons of the largest."""
-    return torch.linalg.pinv(matrix, rtol=len(matrix) * eps, hermitian=True)
+    rtol = len(matrix) * eps
+    return decomposed(lambda held: (torch.linalg.pinv(held, rtol=rtol, hermitian=True),), matrix)[0]
 
 
 def identity(like: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:

@@ -11,6 +11,7 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from gnomon import _checks
 from gnomon._precision import full_precision, in_single
 from gnomon.errors import EmptyError, RangeError, ShapeError
+from gnomon.linalg._spectra import gram_eigenvectors
 
 
 @full_precision
@@ -63,15 +64,17 @@ class Root(torch.autograd.Function):
     @staticmethod
     def forward(ctx: FunctionCtx, matrix: Float[Tensor, "p p"], eps: float) -> Float[Tensor, "p p"]:
         """The root; keeps its eigenvalues and eigenvectors. Eigenvalues are known to p epsilons of the largest."""
-        values, vectors = torch.linalg.eigh(matrix)
+        largest = matrix.abs().amax()
+        size = torch.where(largest > 0, largest, 1)
+        values, vectors = gram_eigenvectors(matrix / size)
         if (values < -len(values) * eps * values.abs().amax()).any():
             raise RangeError(
                 "matrix",
                 "no negative eigenvalues",
-                float(values[0]),
+                float(values[0] * size),
                 "Pass a sum of outer products, such as an AGOP.",
             )
-        roots = values.clamp(min=0).sqrt()
+        roots = values.clamp(min=0).sqrt() * size.sqrt()
         # Eigenvalues of 0 come out as rounding, and a gradient divided by its root would be noise.
         rounding = len(values) * torch.finfo(values.dtype).eps * values[-1]
         ctx.save_for_backward(torch.where(values > rounding, roots, 0), vectors)

@@ -1,8 +1,11 @@
 """Spectra of batches of matrices."""
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 BLOCK = 2**18
 """Entries that are processed at once: they stay in the CPU's cache, and no copy of all is made."""
@@ -19,16 +22,36 @@ def top_share(matrix: Float[Tensor, "n r s"]) -> Float[Tensor, "n"]:
     return gram_eigenvalues(grams)[:, -1] / torch.where(total > 0, total, 1)
 
 
-def gram_eigenvalues(grams: Float[Tensor, "n q q"]) -> Float[Tensor, "n q"]:
-    """The eigenvalues of Gram matrices, ascending; entries far below the rounding of the largest count as zero.
+def gram_eigenvalues(grams: Float[Tensor, "*n q q"]) -> Float[Tensor, "*n q"]:
+    """The eigenvalues of Gram matrices, ascending; as `decomposed` takes them."""
+    return decomposed(lambda matrices: (torch.linalg.eigvalsh(matrices),), grams)[0]
 
-    Saturated outputs have them. LAPACK squares such numbers, which underflow: its iterations then may not converge, or
-    end in NaN or in wrong values without a word. The gradient is as it is.
+
+def gram_eigenvectors(grams: Float[Tensor, "*n q q"]) -> tuple[Float[Tensor, "*n q"], Float[Tensor, "*n q q"]]:
+    """The same eigenvalues, and the eigenvectors, one per column."""
+    values, vectors = decomposed(torch.linalg.eigh, grams)
+    return values, vectors
+
+
+def decomposed(decompose: Callable[[Tensor], tuple[Tensor, ...]], grams: Float[Tensor, "*n q q"]) -> tuple[Tensor, ...]:
+    """What LAPACK makes of Gram matrices, where it would fail too; the gradient is as it is.
+
+    Entries far below the rounding of the largest count as zero. Saturated outputs have them. LAPACK squares such
+    numbers, which underflow: its iterations then may not converge, or end in NaN or in wrong values without a word.
+    In float32 MKL also returns NaN for one in 200 sparse matrices of rank 1 with some 40 rows, as collapse makes them,
+    but for none in float64, which is used after a failure.
     """
     entries = grams.detach()
-    least = torch.finfo(grams.dtype).eps ** 2 * entries.diagonal(dim1=1, dim2=2).amax(1)
-    small = torch.where(entries.abs() < least.view(-1, 1, 1), entries, 0)
-    return torch.linalg.eigvalsh(grams - small)
+    least = torch.finfo(grams.dtype).eps ** 2 * entries.diagonal(dim1=-2, dim2=-1).amax(-1)
+    grams = grams - torch.where(entries.abs() < least[..., None, None], entries, 0)
+    try:
+        found = decompose(grams)
+        if found[0].isfinite().all():
+            return found
+    except LinAlgError:
+        if grams.dtype == torch.float64:
+            raise
+    return tuple(part.to(grams) for part in decompose(grams.to("cpu", torch.float64)))
 
 
 def scaled_gram(matrix: Float[Tensor, "n r s"]) -> tuple[Float[Tensor, "n q q"], Float[Tensor, "n"]]:

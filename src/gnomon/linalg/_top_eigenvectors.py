@@ -12,6 +12,7 @@ from gnomon import _checks
 from gnomon._precision import half_as_single
 from gnomon.errors import ArgumentTypeError, ShapeError
 from gnomon.linalg._covariance import Covariance, Dense, covariance_of
+from gnomon.linalg._spectra import gram_eigenvectors
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def top_eigenvectors(
     """
     held = covariance_of(agop)
     if isinstance(held, Dense):
-        values, columns = torch.linalg.eigh(held.matrix)
+        values, columns = gram_eigenvectors(held.matrix)
         values, vectors = values.flip(0), columns.mT.flip(0)
     else:
         _, roots, vectors = torch.linalg.svd(held.rows, full_matrices=False)

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from gnomon import _checks
 from gnomon.errors import RangeError, ShapeError
-from gnomon.linalg import Covariance, identity, psd_root, smaller
+from gnomon.linalg import Covariance, identity, psd_root, pseudo_inverse, smaller
 from gnomon.measure._by_class import without
 from gnomon.measure.collapse._class_moments import ClassMoments
 
@@ -78,7 +78,7 @@ def of_means(rows: Float[Tensor, "k p"], root: Float[Tensor, "k"]) -> tuple[Floa
     if len(rows) <= max(FEW, rows.shape[1]):
         return without(rows, root), without(root.diag(), root)
     held = psd_root(rows.mT @ rows)
-    return held, torch.linalg.pinv(held, hermitian=True) @ (root.unsqueeze(1) * rows).mT
+    return held, pseudo_inverse(held, torch.finfo(held.dtype).eps) @ (root.unsqueeze(1) * rows).mT
 
 
 def regression(

@@ -9,7 +9,7 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 
 from gnomon._precision import half_as_single
 from gnomon.errors import RangeError
-from gnomon.linalg import Factored, SavedTensors
+from gnomon.linalg import Factored, SavedTensors, gram_eigenvectors
 from gnomon.measure.collapse._class_moments import ClassMoments
 
 
@@ -78,7 +78,7 @@ class _InverseRoot(torch.autograd.Function):
     @staticmethod
     def forward(ctx: FunctionCtx, matrix: Tensor) -> tuple[Tensor, Tensor]:
         """Root and projection; eigenvalues below p epsilons of the largest are rounding."""
-        values, vectors = torch.linalg.eigh(matrix)
+        values, vectors = gram_eigenvectors(matrix)
         kept = values > len(values) * torch.finfo(values.dtype).eps * values[-1]
         scale = torch.where(kept, values.rsqrt(), 0)
         projection = (vectors * kept) @ vectors.mT

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnomon._precision import half_as_single, single
 from gnomon.autodiff import RTOL, JacobianOperator
-from gnomon.linalg import Covariance, Dense, Estimate, Factored, Products, covariance_of, scaled
+from gnomon.linalg import Covariance, Dense, Estimate, Factored, Products, covariance_of, gram_eigenvalues, scaled
 from gnomon.measure._estimates import Accuracy, products_of, to_dtype, warn_if_inaccurate
 from gnomon.measure._stacked import first_and_norm_of_all
 
@@ -74,7 +74,7 @@ def effective_rank(
     entries = scaled(held.held)
     held = Dense(entries) if isinstance(held, Dense) else Factored(entries)  # a sketch is rows too
     small = held.matrix if isinstance(held, Dense) else held.rows @ held.rows.mT
-    largest = torch.linalg.eigvalsh(small)[-1]
+    largest = gram_eigenvalues(small)[-1]
     positive = largest > 0
     return torch.where(positive, held.trace() / torch.where(positive, largest, 1), 0)
 
