@@ -3,6 +3,7 @@
 import pickle
 import random
 import re
+import sys
 from functools import partial
 
 import numpy as np
@@ -144,6 +145,19 @@ def test_lists_of_two_tensors_are_read_where_it_is_clear_what_they_are():
     pairs = [[X[:9], X[:9]], [X[9:], X[9:]]]
     for data in ([X, LABELS], (X, X), pairs, DataLoader(pairs, None)):
         torch.testing.assert_close(Probe(model, data, [jacobian_norm]).read().values, expected)
+
+
+def test_batches_are_added_up_without_torchmetrics(monkeypatch):
+    """Whose import takes seconds where transformers is installed."""
+    monkeypatch.delitem(sys.modules, "gnomon.measure.metrics", raising=False)
+    monkeypatch.setitem(sys.modules, "torchmetrics", None)
+    x, labels = torch.randn(9, 4, generator=torch.Generator().manual_seed(0)), torch.arange(9) % 3
+    model = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3))
+    quantities = [gnomon.nc1, gnomon.effective_rank]
+    batches = gnomon.Probe(model, DataLoader(TensorDataset(x, labels), 4), quantities).read(0)
+    whole = gnomon.Probe(model, (x, labels), quantities).read(0)
+    for name in ("nc1", "effective_rank"):
+        torch.testing.assert_close(batches.values[name], whole.values[name], check_dtype=False, rtol=1e-4, atol=0)
 
 
 @pytest.mark.parametrize("workers", [0, 1])

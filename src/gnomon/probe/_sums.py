@@ -8,7 +8,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from gnomon._precision import full_precision, single
-from gnomon.linalg import Covariance
+from gnomon.autodiff import add_gradients
+from gnomon.linalg import Covariance, GramSum, covariance
 from gnomon.measure import ClassMoments, GradientSums, batch_gradients, class_moments
 from gnomon.measure._class_sums import ClassSums
 from gnomon.probe._derived import agop_of
@@ -48,20 +49,23 @@ class ClassMomentSum:
 
 
 class AGOPSum:
-    """The average gradient outer product at the network's input."""
+    """The average gradient outer product at the network's input; `AGOP` on one process."""
 
     def __init__(self, memory: int | None) -> None:
-        from gnomon.measure.metrics import AGOP  # imports torchmetrics: only where it is used
+        self._memory, self._samples = memory, 0
+        self._products = GramSum([], [])
 
-        self._agop = AGOP(memory=memory, sync_on_compute=False)  # a reading waits for no other process
-
+    @full_precision
     def update(self, model: nn.Module, x: Float[Tensor, "n *d"]) -> None:
         """Adds some samples."""
-        self._agop.update(model, x)
+        add_gradients(model, x, {"": self._products}, memory=self._memory, independent=self._samples > 0)
+        self._samples += len(x)
 
+    @full_precision
     def compute(self) -> Covariance:
         """The result for all of them."""
-        return self._agop.compute()[""]
+        self._products.settle()
+        return covariance(self._products.settled[0]) / self._samples
 
 
 SUMS: tuple[tuple[Callable[..., object], Callable[..., Sum]], ...] = (
