@@ -16,7 +16,8 @@ from safetensors.torch import save_file
 import gnomon
 from gnomon.errors import CheckpointError
 from gnomon.models import mlp
-from gnomon_lab.measuring import Moved, as_page, bars, by_step, checkpoints_at, look, some
+from gnomon.probe import from_records
+from gnomon_lab.measuring import Moved, as_columns, as_page, bars, by_step, checkpoints_at, look, some
 from gnomon_lab.watching.curves import early
 from tests.lab.measuring import NETS, Malicious, call, network
 
@@ -819,6 +820,16 @@ def test_a_quantity_without_a_value_at_the_last_step_is_not_said_to_end_with_ano
     assert nc1 == ("2", "0.5")
     late = as_page(Moved(setting, [told(0, accuracy=None), *records[1:2]], "the step"))
     assert "100.0% were classified correctly at step 300 and 100.0% at last" in late.summary
+
+
+def test_quantities_are_those_of_the_history():
+    """A dataclass without a value is null under its own name, and may have fields named as spread is."""
+    gap = {"gap.mean": 1.0, "gap.max": 2.0, "gap.error": 0.1}
+    records = [told(0, nc1=1.0, **gap), told(10, nc1=2.0, gap=None), told(20, nc1=2.0, **{"nc1.max": 3.0}, **gap)]
+    moved = Moved({"model": "a", "data": "b", "samples": 3, "dtype": "float32"}, records, "the step")
+    assert moved.names == from_records(records).quantities == ["nc1", *gap]
+    assert [row[0] for row in as_page(moved).table.rows] == ["nc1", *gap]
+    assert as_columns(moved)["quantities"]["gap.max"]["value"] == [2.0, None, 2.0]
 
 
 def test_what_was_skipped_is_on_the_page(ask):

@@ -1,6 +1,6 @@
 """Which quantities names refer to, with split and layer before them and a dataclass's field after them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from gnomon._parts import owners
 from gnomon.errors import RangeError
@@ -16,9 +16,14 @@ def quantities(names: Iterable[str]) -> list[str]:
     A dataclass that has no value at one step is one NaN there, under its own name.
     """
     there = dict.fromkeys(names)
-    found = [name for name in there if not (name.endswith(SPREAD) and name.rpartition(".")[0] in there)]
-    wholes = {owner for name in found for owner in owners(name)}
-    return [name for name in found if name not in wholes]
+    wholes = {owner for name in there if not _beside(name, there) for owner in owners(name)}
+    numbers = {name: None for name in there if name not in wholes}
+    return [name for name in numbers if not _beside(name, numbers)]
+
+
+def _beside(name: str, numbers: Container[str]) -> bool:
+    """Whether this describes the spread of one of these numbers; a whole's field may have such a name, too."""
+    return name.endswith(SPREAD) and name.rpartition(".")[0] in numbers
 
 
 def chosen(names: Sequence[str], there: Sequence[str]) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from gnomon import Verdict
+from gnomon import History, Verdict
 from gnomon.probe import about, from_records, unfit
 from gnomon_lab.figures import Curves, Line, Mark, Panel
 from gnomon_lab.measuring.kept import Record
@@ -49,11 +49,15 @@ class Moved:
         """The steps."""
         return [record["step"] for record in self.records]
 
+    @cached_property
+    def history(self) -> History:
+        """The numbers of the readings."""
+        return from_records(self.records)
+
     @property
     def names(self) -> list[str]:
         """The names of the quantities, and of the parts of their results."""
-        found = dict.fromkeys(name for record in self.records for name, value in record.items() if is_number(value))
-        return [name for name in found if name != "step" and not name.endswith(BESIDE)]
+        return self.history.quantities
 
     @property
     def left_out(self) -> dict[str, str]:
@@ -63,7 +67,7 @@ class Moved:
     @cached_property
     def worth(self) -> Verdict | str:
         """The verdict, or why there is none."""
-        return no_verdict(self.setting) or assuming(self.setting, worth(from_records(self.records)))
+        return no_verdict(self.setting) or assuming(self.setting, worth(self.history))
 
     def series(self, name: str) -> list[float]:
         """One number per step; NaN where there is none."""
@@ -85,11 +89,6 @@ def assuming(setting: Mapping[str, object], found: Verdict | str) -> Verdict | s
     if isinstance(found, str) or setting.get("split") is not None or "data" not in setting:
         return found
     return replace(found, message=f"{found.message} This takes {setting['data']} for what it was trained on.")
-
-
-def is_number(value: object) -> bool:
-    """Whether a line of a history holds this as a number; null stands for NaN."""
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def bars(values: Sequence[float], width: int) -> str:
