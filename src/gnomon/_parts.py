@@ -3,6 +3,9 @@
 from collections.abc import Collection, Iterable
 from functools import lru_cache
 
+SPREAD = (".min", ".max", ".q25", ".q75", ".error")
+"""What follows a quantity's name in the name of a number that describes its spread."""
+
 
 @lru_cache(10_000)
 def owners(name: str) -> tuple[str, ...]:
@@ -10,6 +13,16 @@ def owners(name: str) -> tuple[str, ...]:
     place, slash, own = name.rpartition("/")
     parts = own.split(".")
     return tuple(place + slash + ".".join(parts[:end]) for end in range(len(parts) - 1, 0, -1))
+
+
+def is_spread(name: str, names: Collection[str]) -> bool:
+    """Whether this describes the spread of one of these, as far as its name tells: a part may have such a name, too."""
+    return name.endswith(SPREAD) and name.rpartition(".")[0] in names
+
+
+def wholes(names: Collection[str]) -> set[str]:
+    """What others among these are parts of: a dataclass that has no value is one NaN, under its own name."""
+    return {owner for name in names if not is_spread(name, names) for owner in owners(name)}
 
 
 def replaced(there: Iterable[str], names: Collection[str]) -> set[str]:

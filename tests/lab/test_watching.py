@@ -79,6 +79,22 @@ def test_null_is_told_from_what_a_reading_does_not_have(tmp_path):
     assert curves.last() == (2, {"a": UNMEASURED, "b": UNMEASURED})
 
 
+def test_a_whole_without_a_value_at_one_step_is_a_gap_in_its_parts(tmp_path):
+    """A dataclass that has no value is null under its own name, and has no chart of its own."""
+    path = tmp_path / "history.jsonl"
+    norm = {"norm": 1.0, "norm.q25": 0.5, "norm.q75": 1.5, "norm.error": 0.1}
+    lines = [line(0, **{"test/nfa.pearson": 1.0}, **norm), line(10, **{"test/nfa": None}, **norm)]
+    path.write_text("".join([*lines, line(20, **{"test/nfa.pearson": 0.3}, none=None)]))
+    (curves,) = followed(path).arms.values()
+    assert curves.names == ["test/nfa.pearson", *norm, "none"]
+    np.testing.assert_array_equal(curves.column("test/nfa.pearson"), [1.0, UNMEASURED, 0.3])
+    np.testing.assert_array_equal(curves.column("norm.q25"), [0.5, 0.5, math.nan])
+    assert {*gnomon.History.load(path).quantities} <= {*curves.names}
+    path.write_text(path.read_text() + line(10, **{"test/nfa.pearson": 0.5}))
+    (curves,) = followed(path).arms.values()
+    np.testing.assert_array_equal(curves.column("test/nfa.pearson"), [1.0, 0.5, math.nan])
+
+
 def test_the_last_reading_has_nothing_of_those_before(tmp_path):
     path = tmp_path / "history.jsonl"
     path.write_text(line(100, loss=2.0, nc1=0.5) + line(101, loss=1.0))
@@ -178,7 +194,10 @@ def test_readings_in_any_order_are_those_of_a_history(tmp_path, seed, only):
     watched.look()
     (curves,) = (one.curves for one in watched.curves())
     assert curves.steps().tolist() == history.steps
-    assert {*curves.names} == {name for name in history.names if not only or name[0] in "ac"}
+    has_parts = not {"c.part", "c.other"}.isdisjoint(history.names)
+    assert {*curves.names} == {
+        name for name in history.names if (not only or name[0] in "ac") and not (name == "c" and has_parts)
+    }
     for name in curves.names:
         here = curves.column(name)
         np.testing.assert_array_equal(np.where(here == UNMEASURED, math.nan, here), history[name].numpy())

@@ -1,29 +1,18 @@
 """Which quantities names refer to, with split and layer before them and a dataclass's field after them."""
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from gnomon._parts import owners
+from gnomon._parts import is_spread, wholes
 from gnomon.errors import RangeError
 from gnomon.probe._about import About, about
 
-SPREAD = (".min", ".max", ".q25", ".q75", ".error")
-"""What follows a quantity's name in the name of a number that describes its spread."""
-
 
 def quantities(names: Iterable[str]) -> list[str]:
-    """The names without those of numbers that describe spread, and of wholes that, where they had a value, had parts.
-
-    A dataclass that has no value at one step is one NaN there, under its own name.
-    """
+    """The names without those of numbers that describe spread, and of wholes that had parts where they had a value."""
     there = dict.fromkeys(names)
-    wholes = {owner for name in there if not _beside(name, there) for owner in owners(name)}
-    numbers = {name: None for name in there if name not in wholes}
-    return [name for name in numbers if not _beside(name, numbers)]
-
-
-def _beside(name: str, numbers: Container[str]) -> bool:
-    """Whether this describes the spread of one of these numbers; a whole's field may have such a name, too."""
-    return name.endswith(SPREAD) and name.rpartition(".")[0] in numbers
+    without = wholes(there)
+    numbers = {name: None for name in there if name not in without}
+    return [name for name in numbers if not is_spread(name, numbers)]
 
 
 def chosen(names: Sequence[str], there: Sequence[str]) -> list[str]:

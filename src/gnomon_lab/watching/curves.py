@@ -9,7 +9,7 @@ from itertools import compress
 import numpy as np
 import numpy.typing as npt
 
-from gnomon._parts import replaced
+from gnomon._parts import owners, replaced, wholes
 
 Numbers = npt.NDArray[np.float64]
 Steps = npt.NDArray[np.int64]
@@ -54,8 +54,9 @@ class Curves:
 
     @property
     def names(self) -> list[str]:
-        """The names of the quantities, in the order in which they first came."""
-        return [*self._columns]
+        """The names of the quantities, in the order in which they first came; of one that has parts, theirs."""
+        whole = wholes(self._columns.keys())
+        return [name for name in self._columns if name not in whole]
 
     @property
     def last_step(self) -> int:
@@ -99,11 +100,11 @@ class Curves:
         return np.array(self._steps)
 
     def column(self, name: str) -> Numbers:
-        """A quantity at all steps."""
-        column = self._columns.get(name, array("d"))
-        whole = np.full(len(self._steps), ABSENT)
-        whole[: len(column)] = column
-        return whole
+        """A quantity at all steps; where what it is a part of had no value, it had none."""
+        numbers = self._padded(name)
+        for owner in self._columns.keys() & {*owners(name)}:
+            numbers[np.isnan(numbers) & (self._padded(owner) == UNMEASURED)] = UNMEASURED
+        return numbers
 
     def thinned(self, points: int) -> tuple[Steps, dict[str, Numbers]]:
         """At most about this many points of each curve, with all its peaks.
@@ -122,6 +123,13 @@ class Curves:
         kept = np.stack([np.ones_like(single), ~single], axis=1).ravel()  # one point of a group of one, else two
         ends = np.stack([first, behind - 1], axis=1).ravel()[kept]
         return steps[ends], {name: _ends(column, first, behind)[kept] for name, column in columns.items()}
+
+    def _padded(self, name: str) -> Numbers:
+        """What was read under this name, at all steps."""
+        column = self._columns.get(name, array("d"))
+        padded = np.full(len(self._steps), ABSENT)
+        padded[: len(column)] = column
+        return padded
 
     def _forget(self, step: int, names: Set[str]) -> None:
         """Takes out what a reading of these names replaces."""
