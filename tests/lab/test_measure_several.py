@@ -536,6 +536,8 @@ def test_steps_are_from_what_tells_all_apart(folder):
         (("step=2.5k-acc=0.9.pt", "step=10k-acc=0.8.pt", "9ksteps.pt"), [2_500, 9_000, 10_000]),
         (("ckpt-1e4.pt", "ckpt-1.5e5.pt", "2E+5steps.pt", "step_5_lr1e-3.pt"), [5, 10_000, 150_000, 200_000]),
         (("run3_lr1e-3.pt", "run4_lr1e-3.pt", "a1e5f.pt"), [3, 4, 5]),
+        (("a-1e+05.pt", "b-2e005.pt"), [100_000, 200_000]),
+        (("ckpt-7e84520.pt", "model_3e99999.pt"), [84_520, 99_999]),
         (("snapshot-62kimg.pt", "snapshot-125kimg.pt"), [62, 125]),
     ],
 )

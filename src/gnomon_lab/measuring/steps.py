@@ -30,8 +30,8 @@ LASTING: frozenset[Source] = frozenset({"step", "epoch", "name"})
 """The sources that give a checkpoint the same step whichever others there are."""
 FACTORS = {"k": 10**3, "K": 10**3, "m": 10**6, "M": 10**6, "B": 10**9}
 """What a letter after a number stands for, unless another letter follows that does not begin `step` or `iter`."""
-ROUND = rf"\d+(?:\.\d+)?(?:[{''.join(FACTORS)}]|[eE][+-]?\d+)(?=(?i:step|iter)|[^A-Za-z\d]|$)"
-"""A number with such a letter, such as 500k or 1.5M, or with a power of ten, such as 1e5."""
+ROUND = rf"\d+(?:\.\d+)?(?:[{''.join(FACTORS)}]|[eE][+-]?0*\d{{1,2}})(?=(?i:step|iter)|[^A-Za-z\d]|$)"
+"""A number with such a letter, such as 500k or 1.5M, or with a power of ten, such as 1e5; 7e845201 is of a hash."""
 NAMED = rf"(?i:step|iter|iteration)s?[=_-]?({ROUND}|\d+)"
 """How a step is written in a name that has other numbers too."""
 NUMBER = rf"(?<![\d.])(?:{ROUND}|\d+(?!\.?\d))"
