@@ -11,7 +11,7 @@ from gnomon._budget import budget_of
 from gnomon._precision import in_single, outside_inference
 from gnomon.autodiff import chunk_size, loss_gradient, scale_of_sum, trainable
 from gnomon.errors import EmptyError
-from gnomon.measure._losses import Loss, sample_losses
+from gnomon.measure._losses import Loss, scaled_sum
 
 FEWEST = 3
 """The number of batches whose gradients are held whatever they take: with fewer there is no error estimate."""
@@ -51,7 +51,7 @@ class BatchSums:
             # They are held, stacked layer by layer, and subtracted from their mean.
             count = min(self._batches, max(FEWEST, self._budget // (4 * held)))
             self._sums, self._sizes = [{} for _ in range(count)], [0] * count
-        size = chunk_size(model, x, memory=self._budget)
+        size, loss = chunk_size(model, x, memory=self._budget), functools.partial(scaled_sum, self._loss)
         sums, sizes = [dict(known) for known in self._sums], [*self._sizes]
         # Continues where the earlier samples ended, so that batches stay equally large.
         start, count = sum(sizes), len(sums)
@@ -62,7 +62,7 @@ class BatchSums:
                 rows, batch = order[turn::count], (start + turn) % count
                 some = x[rows.to(x.device)], labels[rows.to(labels.device)]
                 known = sums[batch]
-                scaled = loss_gradient(model, parameters, *some, self._scaled_sum, size, create_graph=False)
+                scaled = loss_gradient(model, parameters, *some, loss, size, create_graph=False)
                 for name, part in scaled.items():
                     wide = in_single(part) * scale_of_sum(len(rows))
                     known[name] = known[name] + wide if name in known else wide
@@ -87,9 +87,6 @@ class BatchSums:
         apart = _length(off).to(dtype)
         _checks.finite(gradient=torch.cat([norm[None].to(dtype), apart]))
         return torch.tensor(sizes, device=norm.device), norm.to(dtype), apart, along.to(dtype)
-
-    def _scaled_sum(self, logits: Float[Tensor, "n c"], labels: Real[Tensor, "n *y"]) -> Float[Tensor, ""]:
-        return sample_losses(self._loss, in_single(logits), labels).sum() / scale_of_sum(len(logits))
 
 
 def _length(parts: list[Float[Tensor, "*b"]]) -> Float[Tensor, "*b"]:

@@ -3,17 +3,16 @@
 from functools import partial
 
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Shaped
 from torch import Tensor, nn
 
 from gnomon import _checks
 from gnomon._budget import budget_of
-from gnomon._precision import in_single
 from gnomon.autodiff import RTOL, GaussNewtonOperator, LossOperator
 from gnomon.errors import RangeError
 from gnomon.linalg import Estimate, generator_of, lanczos, normal, size_of, student
 from gnomon.measure._estimates import Accuracy, warn_if_inaccurate
-from gnomon.measure._losses import Loss, sample_losses
+from gnomon.measure._losses import Loss, single_losses
 
 FEW = 64
 """The products that are allowed for a trace where no accuracy is requested."""
@@ -34,7 +33,7 @@ def hessian(
         ShapeError, EmptyError, RangeError, UnsupportedModuleError: if network, samples, labels and loss do not match.
     """
     _check(x, labels)
-    return LossOperator(model, x, labels, partial(_losses, loss), memory=_half(memory))
+    return LossOperator(model, x, labels, partial(single_losses, loss), memory=_half(memory))
 
 
 def gauss_newton(
@@ -42,17 +41,12 @@ def gauss_newton(
 ) -> GaussNewtonOperator:
     """The Gauss-Newton matrix of the mean loss; raises as `hessian`."""
     _check(x, labels)
-    return GaussNewtonOperator(model, x, labels, partial(_losses, loss), memory=_half(memory))
+    return GaussNewtonOperator(model, x, labels, partial(single_losses, loss), memory=_half(memory))
 
 
 def _check(x: Shaped[Tensor, "n *d"], labels: Shaped[Tensor, "n *y"]) -> None:
     _checks.samples(1, x=x, labels=labels)
     _checks.finite(x=x)
-
-
-def _losses(loss: Loss, logits: Float[Tensor, "n c"], labels: Shaped[Tensor, "n *y"]) -> Float[Tensor, "n"]:
-    """The loss of each sample, in single precision at least."""
-    return sample_losses(loss, in_single(logits), labels)
 
 
 def eigenvalues(name: str, matrix: Matrix, k: int, accuracy: Accuracy, memory: int | None) -> Estimate:

@@ -8,6 +8,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from gnomon import _checks
+from gnomon._precision import in_single
+from gnomon.autodiff import scale_of_sum
 from gnomon.errors import RangeError, ShapeError
 
 Loss = Literal["cross_entropy", "mse"] | Callable[[Tensor, Tensor], Tensor]
@@ -32,6 +34,16 @@ def sample_losses(loss: Loss, logits: Float[Tensor, "n c"], labels: Real[Tensor,
     if callable(loss):
         _checks.finite(loss=losses)
     return losses
+
+
+def single_losses(loss: Loss, logits: Float[Tensor, "n c"], labels: Real[Tensor, "n *y"]) -> Float[Tensor, "n"]:
+    """The same, in single precision at least."""
+    return sample_losses(loss, in_single(logits), labels)
+
+
+def scaled_sum(loss: Loss, logits: Float[Tensor, "n c"], labels: Real[Tensor, "n *y"]) -> Float[Tensor, ""]:
+    """Their sum over `scale_of_sum`, so that half precision holds its gradients."""
+    return single_losses(loss, logits, labels).sum() / scale_of_sum(len(logits))
 
 
 def formula_and_targets(

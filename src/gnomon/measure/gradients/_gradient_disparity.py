@@ -7,12 +7,12 @@ from jaxtyping import Float, Real, Shaped
 from torch import Tensor, nn
 
 from gnomon import _checks
-from gnomon._precision import full_precision, in_single, outside_inference
+from gnomon._precision import full_precision, outside_inference
 from gnomon.autodiff import chunk_size, loss_gradient, scale_of_sum, trainable
 from gnomon.errors import RangeError
 from gnomon.linalg import Estimate
 from gnomon.measure._jackknife import half_width
-from gnomon.measure._losses import Loss, sample_losses
+from gnomon.measure._losses import Loss, scaled_sum, single_losses
 from gnomon.measure._parameters import alike
 
 
@@ -90,10 +90,10 @@ def gradient_disparity(
     each = len(x) // batches if size is None else int(size)
     if each < fewest or each * batches > len(x):
         # Errors of network and labels are reported first, since more samples do not fix them.
-        loss_gradient(model, parameters, x, labels, partial(_scaled, loss), chunk, create_graph=False)
+        loss_gradient(model, parameters, x, labels, partial(scaled_sum, loss), chunk, create_graph=False)
         needed = f"{batches * max(each, fewest)} samples for as many of them"
         raise RangeError("batches", needed, len(x), "Pass more samples, or ask for fewer or smaller batches.")
-    total = partial(_rescaled if rescaled else _scaled, loss)
+    total = partial(_rescaled if rescaled else scaled_sum, loss)
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(int(seed)), device="cpu")
     gradients = []
     # Samples that are selected in inference mode cannot enter a graph.
@@ -105,13 +105,9 @@ def gradient_disparity(
     return _between(torch.stack(gradients))
 
 
-def _scaled(loss: Loss, logits: Float[Tensor, "n c"], labels: Real[Tensor, "n *y"]) -> Float[Tensor, ""]:
-    return sample_losses(loss, in_single(logits), labels).sum() / scale_of_sum(len(logits))
-
-
 def _rescaled(loss: Loss, logits: Float[Tensor, "n c"], labels: Real[Tensor, "n *y"]) -> Float[Tensor, ""]:
-    """The same over the standard deviation."""
-    losses = sample_losses(loss, in_single(logits), labels)
+    """The scaled sum over the standard deviation."""
+    losses = single_losses(loss, logits, labels)
     spread = losses.std()
     if not spread > 0:
         got = f"a batch where all are {float(losses.detach()[0]):.3g}"

@@ -1,18 +1,19 @@
 """Whether weights agree with what the loss's gradients imply at a stationary point."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Float, Real, Shaped
 from torch import Tensor, nn
 
 from gnomon import _checks
-from gnomon._precision import full_precision, in_single, outside_inference
+from gnomon._precision import full_precision, outside_inference
 from gnomon.autodiff import chunk_size, loss_gradient, scale_of_sum, trainable
 from gnomon.errors import EmptyError
 from gnomon.linalg import Dense, Factored, psd_root
 from gnomon.measure._correlation import correlation, root_of, weight_gram
-from gnomon.measure._losses import Loss, sample_losses
+from gnomon.measure._losses import Loss, scaled_sum
 
 
 @dataclass(frozen=True)
@@ -102,13 +103,8 @@ def fact_table(
         raise EmptyError("model", "a weight of two axes or more that asks for gradients", "none", "Pass another.")
     x, labels = outside_inference(x), outside_inference(labels)
     size = chunk_size(model, x, memory=memory)
-    scale = scale_of_sum(len(x))
-
-    def scaled(logits: Float[Tensor, "n c"], its: Real[Tensor, "n *y"]) -> Float[Tensor, ""]:
-        return sample_losses(loss, in_single(logits), its).sum() / scale
-
-    gradients = loss_gradient(model, weights, x, labels, scaled, size, create_graph=False)
-    share = scale / len(x)
+    gradients = loss_gradient(model, weights, x, labels, partial(scaled_sum, loss), size, create_graph=False)
+    share = scale_of_sum(len(x)) / len(x)
     rows = [_row(weights[name].detach(), share * part.double(), weight_decay) for name, part in gradients.items()]
     return FACTTable(tuple(weights), *torch.stack(rows, dim=1))
 
