@@ -262,6 +262,38 @@ class OnceLayer(nn.Module):
         return Once.apply(x).sin()
 
 
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        raise RuntimeError("no derivative of Twice\nException raised from backward")
+
+
+class ByTwice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return Twice.apply(grad)
+
+
+class ByTwiceLayer(nn.Module):
+    def forward(self, x):
+        return ByTwice.apply(x).sin()
+
+
+@pytest.mark.bad_input
+def test_of_what_torch_says_the_first_line_is_told():
+    model, x = nn.Sequential(nn.Linear(6, 3), ByTwiceLayer(), nn.Linear(3, 3)).double(), zoo("mlp")[1]
+    with pytest.raises(UnsupportedModuleError, match=r"second derivative, got no derivative of Twice\. Replace"):
+        centroid_rate(model, x, x, torch.arange(5) % 3, squared_error)
+
+
 @pytest.mark.bad_input
 def test_bad_input_is_named():
     model, x = zoo("mlp")

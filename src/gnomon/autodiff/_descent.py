@@ -14,9 +14,8 @@ from gnomon.autodiff._memory import chunk_size
 from gnomon.autodiff._parameter_jacobian import differentiable, trainable, vector_parameter_jacobian
 from gnomon.autodiff._parameter_products import multiplier
 from gnomon.autodiff._run import run
-from gnomon.autodiff._second_derivatives import only_once
+from gnomon.autodiff._second_derivatives import differentiating_again, require_second
 from gnomon.autodiff._single_steps import in_single_steps
-from gnomon.autodiff._tape import uses_of
 
 
 def centroid_velocity(
@@ -129,12 +128,6 @@ def _again(derivative: Tensor, at: list[Tensor], *, create_graph: bool) -> Seque
     """
     if not derivative.requires_grad:
         return [torch.zeros_like(tensor) for tensor in at]
-    # torch prunes the node that would raise the error, and gives a wrong gradient instead.
-    if any(node.name() == "torch::autograd::Error" for node in uses_of(derivative)):
-        raise only_once("one differentiable once only")
-    try:
+    require_second(derivative)
+    with differentiating_again():
         return torch.autograd.grad(derivative, at, create_graph=create_graph, materialize_grads=True)
-    except torch.OutOfMemoryError:
-        raise
-    except RuntimeError as error:
-        raise only_once(str(error)) from error

@@ -13,9 +13,8 @@ from gnomon._budget import budget_of
 from gnomon._precision import single
 from gnomon.autodiff._memory import chunk_size
 from gnomon.autodiff._parameter_jacobian import differentiable, trainable
-from gnomon.autodiff._second_derivatives import only_once
+from gnomon.autodiff._second_derivatives import differentiating_again, require_second
 from gnomon.autodiff._single_steps import in_single_steps
-from gnomon.autodiff._tape import uses_of
 
 T = TypeVar("T")
 
@@ -78,10 +77,7 @@ class ParameterVectors:
             UnsupportedModuleError: if torch reports that they cannot.
         """
         parts = torch.autograd.grad(of, [*self.parameters.values()], v, create_graph=True, materialize_grads=True)
-        # torch prunes the node that would raise the error, and gives a wrong second derivative instead.
-        whole = torch.stack([part.sum().to(self.like) for part in parts]).sum()
-        if any(node.name() == "torch::autograd::Error" for node in uses_of(whole)):
-            raise only_once("one differentiable once only")
+        require_second(torch.stack([part.sum().to(self.like) for part in parts]).sum())
         return list(parts)
 
 
@@ -95,12 +91,8 @@ def second(along: Sequence[Tensor], at: Sequence[Tensor], v: Sequence[Tensor]) -
     if not pairs:
         return tuple(map(torch.zeros_like, at))
     along, v = zip(*pairs, strict=True)
-    try:
+    with differentiating_again():
         return torch.autograd.grad(along, at, v, retain_graph=True, materialize_grads=True)
-    except torch.OutOfMemoryError:
-        raise
-    except RuntimeError as error:
-        raise only_once(str(error).partition("\n")[0]) from error
 
 
 class Chunks(Generic[T]):

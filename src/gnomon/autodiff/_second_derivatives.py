@@ -1,5 +1,12 @@
-"""What is wrong with a network that cannot be differentiated twice."""
+"""What is wrong with a network that cannot be differentiated twice, and how torch tells."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from gnomon.autodiff._tape import uses_of
 from gnomon.errors import RangeError, UnsupportedModuleError
 
 
@@ -17,7 +24,27 @@ def asymmetric() -> AsymmetryError:
     )
 
 
-def only_once(got: str) -> UnsupportedModuleError:
+def require_second(derivative: Tensor) -> None:
+    """Raises UnsupportedModuleError if torch knows that a derivative, which has a graph, cannot be differentiated.
+
+    It prunes the node that would raise the error, and gives a wrong gradient instead.
+    """
+    if any(node.name() == "torch::autograd::Error" for node in uses_of(derivative)):
+        raise _only_once("one differentiable once only")
+
+
+@contextmanager
+def differentiating_again() -> Iterator[None]:
+    """Raises UnsupportedModuleError where torch finds that a derivative cannot be differentiated."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        raise _only_once(str(error).partition("\n")[0]) from error
+
+
+def _only_once(got: str) -> UnsupportedModuleError:
     """The error for a layer that cannot be differentiated twice."""
     return UnsupportedModuleError(
         "model",
