@@ -551,6 +551,28 @@ def test_steps_of_safetensors_stand_in_their_words(folder):
     assert [*by_step([look(Path(name)) for name in ("a.safetensors", "b.safetensors")]).by_step] == [3, 20]
 
 
+def test_the_step_of_a_trainer_stands_beside_the_weights(folder):
+    Path("saved").mkdir()
+    save_file(trained(0), "saved/model.safetensors")
+    assert look(Path("saved")).metadata.step is None
+    Path("saved/trainer_state.json").write_text('{"global_step": 30, "epoch": 1.5}')
+    assert look(Path("saved")).metadata.step == 30
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("content", "words"), [("{", "Expecting property name"), ("[1]", "list and no names"), ("[" * 100_000, "")]
+)
+def test_a_trainers_state_that_has_no_names_is_named(folder, content, words):
+    Path("saved").mkdir()
+    save_file(trained(0), "saved/model.safetensors")
+    Path("saved/trainer_state.json").write_text(content)
+    with pytest.raises(
+        CheckpointError, match=rf"expected a readable trainer_state.json, got {words}.* in saved.*\. Copy it again, or"
+    ):
+        look(Path("saved"))
+
+
 def test_missing_steps_and_ties_are_said(folder):
     with pytest.raises(CheckpointError, match=re.escape("the number in the name: none in a.pt, b.pt. Name others")):
         steps_of({"a.pt": {}, "b.pt": {}})

@@ -13,7 +13,7 @@ from torch import Tensor
 from gnomon.errors import CheckpointError
 from gnomon_lab.measuring.by_timm import Architecture, of_training
 from gnomon_lab.measuring.checkpoint import damaged, from_safetensors, from_torch
-from gnomon_lab.measuring.folders import bounded_json, files_at
+from gnomon_lab.measuring.folders import beside_weights, files_at
 from gnomon_lab.measuring.hugging_face import CONFIG
 from gnomon_lab.measuring.preprocessing import PREPROCESSOR
 
@@ -116,15 +116,7 @@ def of_safetensors(file: Path) -> object:
 
 def of_trainer(file: Path) -> Metadata:
     """What the Trainer of transformers wrote next to the weights; nothing for other folders."""
-    if not file.is_file():
-        return Metadata()
-    try:
-        content = bounded_json(file)
-    except (OSError, ValueError, RecursionError) as cause:
-        raise CheckpointError(
-            "checkpoint", f"a readable {TRAINER_STATE}", f"{cause} in {file}", "Copy it again, or remove it."
-        ) from cause
-    return metadata_of(content) if isinstance(content, dict) else Metadata()
+    return metadata_of(beside_weights(file) or {})
 
 
 def metadata_of(content: Mapping[Any, Any]) -> Metadata:

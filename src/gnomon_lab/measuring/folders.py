@@ -76,6 +76,25 @@ def indexed(index: Path) -> list[str]:
     return names
 
 
+def beside_weights(file: Path) -> dict[str, Json] | None:
+    """What a JSON file next to weights says, by name; None if there is none.
+
+    Raises:
+        CheckpointError: if it is damaged, or holds no object.
+    """
+    if not file.is_file():
+        return None
+    try:
+        content = bounded_json(file)
+        if not isinstance(content, dict):
+            raise ValueError(f"{type(content).__name__} and no names")
+    except (OSError, ValueError, RecursionError) as cause:
+        raise CheckpointError(
+            "checkpoint", f"a readable {file.name}", f"{cause} in {file}", "Copy it again, or remove it."
+        ) from cause
+    return content
+
+
 def bounded_json(file: Path) -> Json:
     """The contents of a JSON file; raises ValueError if it holds none, or is too long."""
     if file.stat().st_size > LONGEST:

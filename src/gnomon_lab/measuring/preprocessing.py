@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from gnomon.errors import CheckpointError
-from gnomon_lab.measuring.folders import bounded_json
+from gnomon_lab.measuring.folders import beside_weights
 from gnomon_lab.measuring.samples import Data
 
 PREPROCESSOR = "preprocessor_config.json"
@@ -27,18 +26,8 @@ def preprocessor_of(folder: Path) -> dict[str, Any] | None:
     Raises:
         CheckpointError: if the file is not a configuration.
     """
-    file = folder / PREPROCESSOR
-    if not file.is_file():
-        return None
-    try:
-        content = bounded_json(file)
-        if not isinstance(content, dict):
-            raise ValueError(f"{type(content).__name__} and no names")
-    except (OSError, ValueError, RecursionError) as cause:
-        raise CheckpointError(
-            "checkpoint", f"a readable {PREPROCESSOR}", f"{cause} in {file}", "Copy it again, or remove it."
-        ) from cause
-    return {key: content[key] for key in KEYS if key in content}
+    content = beside_weights(folder / PREPROCESSOR)
+    return None if content is None else {key: content[key] for key in KEYS if key in content}
 
 
 def preprocessed(data: Data, asked: Mapping[str, Any] | None) -> tuple[Data, str | None]:
