@@ -567,7 +567,8 @@ def test_what_only_few_samples_lack_is_not_refused():
             {"quantities": torch.mean},
             r"Probe\(quantities\): expected functions in a list, .* got <built-in method mean",
         ),
-        ({"quantities": "accuracy"}, r"Probe\(quantities\): expected functions in a list, .* got 'accuracy' alone"),
+        ({"quantities": "accuracy"}, r"got 'accuracy'\. Pass the function, such as gnomon\.accuracy, not its name\."),
+        ({"quantities": {"right": "accuracy"}}, r"got 'accuracy'\. Pass the function, such as gnomon\.accuracy, not"),
         ({"quantities": [torch.mean]}, r"expected functions whose arguments have names, got <built-in method mean"),
         (
             {"quantities": [functools.partial(gnomon.gradient_norm, loss="mse")]},

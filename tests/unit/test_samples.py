@@ -197,10 +197,10 @@ def test_one_reading_holds_all_splits_from_one_pass_each():
 
 def test_each_split_may_have_quantities_of_its_own():
     model, data = network(), {"train": TRAIN, "test": DataLoader(TensorDataset(*TEST), 7), "other": TEST[0]}
-    asked = {"train": [accuracy, nc1], "test": {"right": accuracy}, "norm": jacobian_norm}
+    asked = {"train": [accuracy, nc1], "test": {"right": accuracy}, "norm": jacobian_norm, "other": jacobian_norm}
     probe = Probe(model, data, asked)
     assert probe.quantities == (
-        "train/norm", "train/accuracy", "train/nc1", "test/norm", "test/right", "other/norm"
+        "train/norm", "train/accuracy", "train/nc1", "test/norm", "test/right", "other/norm", "other/jacobian_norm"
     )  # fmt: skip
     values = probe.read().values
     torch.testing.assert_close(values["test/right"], accuracy(model(TEST[0]), TEST[1]))
@@ -511,7 +511,10 @@ def test_quantities_of_two_splits_that_have_one_name_are_said_before_training():
     [
         ({"tset": [accuracy]}, r"expected functions, or quantities of the splits train, test, got 'tset' of list"),
         ({"train": 3}, r"expected functions in a list, .* got 3 alone"),
+        ({"train": "nc1"}, r"expected functions, got 'nc1'\. Pass the function, such as gnomon\.nc1, not its name\."),
+        ({"train": {"right": "accuracy"}}, r"got 'accuracy'\. Pass the function, such as gnomon\.accuracy, not"),
         ({"train": [lambda logits: logits]}, r"expected functions that have a name, got a lambda"),
+        ({"train": lambda logits: logits}, r"expected functions that have a name, got a lambda"),
     ],
 )
 def test_quantities_of_splits_that_there_are_not_are_said(quantities, message):

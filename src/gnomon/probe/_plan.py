@@ -63,19 +63,21 @@ class Plan:
 
 def named(quantities: object) -> dict[str, Quantity]:
     """The quantities by name: their own, unless a mapping gives one."""
-    if isinstance(quantities, Mapping):
-        return dict(quantities)
-    if callable(quantities) or isinstance(quantities, str) or not isinstance(quantities, Iterable):
+    if isinstance(quantities, str):
+        raise no_function(quantities)
+    if callable(quantities) or not isinstance(quantities, Iterable):
         raise RangeError(
             "quantities",
             "functions in a list, or by name in a mapping",
             f"{quantities!r} alone",
             "Put it into a list.",
         )
-    quantities = list(quantities)
-    if wrong := [quantity for quantity in quantities if not callable(quantity)]:
-        raise _no_function(wrong[0])
-    names = [name_of(quantity) for quantity in quantities]
+    given = [*quantities.values()] if isinstance(quantities, Mapping) else [*quantities]
+    if wrong := [quantity for quantity in given if not callable(quantity)]:
+        raise no_function(wrong[0])
+    if isinstance(quantities, Mapping):
+        return dict(quantities)
+    names = [name_of(quantity) for quantity in given]
     if "<lambda>" in names:
         raise RangeError(
             "quantities",
@@ -86,7 +88,7 @@ def named(quantities: object) -> dict[str, Quantity]:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise RangeError("quantities", "distinct names", ", ".join(twice), "Pass a mapping from names.")
-    return dict(zip(names, quantities, strict=True))
+    return dict(zip(names, given, strict=True))
 
 
 def name_of(quantity: Quantity) -> str:
@@ -221,7 +223,8 @@ def wanted(name: str, quantity: Quantity, known: set[str], requested: Collection
     return names
 
 
-def _no_function(quantity: object) -> RangeError:
+def no_function(quantity: object) -> RangeError:
+    """The error at what is no function, which says what to pass."""
     advice = "Pass functions of logits, features or others, such as gnomon.accuracy."
     if isinstance(quantity, str):
         example = f", such as gnomon.{quantity}" if quantity in QUANTITIES else ""

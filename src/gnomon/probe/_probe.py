@@ -96,7 +96,7 @@ class Probe:
             random numbers are restored, but not what data count themselves, such as their passes; batches and data sets
             are moved to the network's device.
         quantities: functions, or a mapping from names to functions; in a mapping, the entry under a split's name holds
-            what is read on that split alone.
+            what is read on that split alone, one function or several.
         schedule: a function from a step to whether to read; default: every step.
         layers: the name of the layer whose input the features are, or a list of names; default: the final linear layer.
         head: the name of the final linear layer, or a list of the layers whose outputs are added up or averaged, and

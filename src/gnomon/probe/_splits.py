@@ -8,7 +8,7 @@ from torch import Tensor
 from gnomon.errors import EmptyError, RangeError
 from gnomon.probe._about import docstring_of
 from gnomon.probe._names import quantities as without_spread
-from gnomon.probe._plan import Plan, Quantity, named
+from gnomon.probe._plan import Plan, Quantity, named, no_function
 from gnomon.probe._rows import RESERVED
 from gnomon.probe._samples import Samples
 
@@ -35,8 +35,8 @@ def docstrings_of(plans: Mapping[str, Plan]) -> dict[str, str]:
 def by_split(quantities: QuantitiesBySplit, splits: Sequence[str]) -> dict[str, dict[str, Quantity]]:
     """The quantities by split and name.
 
-    A list is read on all splits. A mapping holds what is read on one split under that split's name, and functions that
-    are read on all splits under their own names.
+    A list is read on all splits. A mapping holds what is read on one split under that split's name, be it a function
+    alone, and functions that are read on all splits under their own names.
 
     Raises:
         EmptyError: if there are no quantities.
@@ -50,10 +50,12 @@ def by_split(quantities: QuantitiesBySplit, splits: Sequence[str]) -> dict[str, 
         for name, each in quantities.items():
             if not isinstance(name, str):
                 raise RangeError("quantities", "functions by name", f"{name!r} for a name", "Pass a string.")
-            if callable(each):
+            if name in splits and name:
+                asked[name] = named([each] if callable(each) else each)
+            elif callable(each):
                 everywhere[name] = each
-            elif name in splits and name:
-                asked[name] = named(each)
+            elif isinstance(each, str):
+                raise no_function(each)
             else:
                 there = f"functions, or quantities of the splits {', '.join(splits)}" if any(splits) else "functions"
                 raise RangeError(
