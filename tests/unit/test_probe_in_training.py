@@ -1,5 +1,6 @@
 """Networks as people train them: whatever they do of their own, a probe reads what is there and leaves it so."""
 
+import copy
 import math
 from contextlib import nullcontext
 
@@ -12,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 import gnomon
 from gnomon import Probe, accuracy, centroid_alignment, jacobian_norm, nc1, plateau, stop_when
-from gnomon.errors import ConvergenceError, RangeError
+from gnomon.errors import ConvergenceError, RangeError, UnsupportedModuleError
 from gnomon.models import mlp
 from tests.unit.test_harmless import Merging
 
@@ -154,6 +155,24 @@ def test_readings_stay_what_they_were():
         for tensor in (x, *model.parameters()):
             tensor.zero_()
     torch.testing.assert_close(reading.values, before, rtol=0, atol=0)
+
+
+@pytest.mark.bad_input
+def test_an_average_without_gradients_is_read_as_it_follows_training():
+    """Of a copy the whole history would be that of its first step."""
+    live, x, labels = mlp((4, 3)), torch.ones(2, 4), torch.tensor([0, 1])
+    average = copy.deepcopy(live).requires_grad_(False)
+    with pytest.raises(
+        UnsupportedModuleError, match=r"got none\. Call model\.requires_grad_\(\); a copy would not foll"
+    ):
+        Probe(average, (x, labels), [gnomon.gradient_norm])
+    probe = Probe(average.requires_grad_(), (x, labels), [gnomon.gradient_norm])
+    probe(0)
+    with torch.no_grad():
+        for mean, parameter in zip(average.parameters(), live.parameters(), strict=True):
+            mean.lerp_(3 * parameter, 0.5)
+    at_last = gnomon.gradient_norm(gnomon.batch_gradients(average, x, labels))
+    assert probe(1).values["gradient_norm"] == at_last != probe.history["gradient_norm"][0]
 
 
 def test_training_goes_on_where_a_quantity_has_no_value():

@@ -27,7 +27,10 @@ def trainable(model: nn.Module, x: Shaped[Tensor, "n *d"]) -> dict[str, Tensor]:
     parameters: dict[str, Tensor] = {name: p for name, p in model.named_parameters() if p.requires_grad}
     if not parameters:
         raise UnsupportedModuleError(
-            "model", "parameters that require gradients", "none", "Read a copy: copy.deepcopy(model).requires_grad_()."
+            "model",
+            "parameters that require gradients",
+            "none",
+            "Call model.requires_grad_(); a copy would not follow training.",
         )
     if some := [name for name, parameter in parameters.items() if parameter.is_complex()]:
         raise UnsupportedModuleError(
