@@ -1,5 +1,6 @@
 """The history of a probe: numbers by step, in memory and in a file that a killed process leaves whole."""
 
+import copy
 import gzip
 import json
 import math
@@ -279,6 +280,34 @@ def test_saved_and_loaded_it_is_the_same(tmp_path):
         (row.step, row.numbers, row.seconds) for row in history
     ]
     assert [path.name for path in tmp_path.iterdir()] == ["saved.jsonl"]
+
+
+@pytest.mark.parametrize("file", [None, "history.jsonl"])
+def test_training_resumes_with_the_history_in_a_checkpoint(tmp_path, file):
+    """As it was when the checkpoint was written, with what its file holds from after that taken back."""
+    path = None if file is None else tmp_path / file
+    history = filled(path, samples=True)
+    history.append(Reading(30, {"mine": torch.tensor([math.inf, 2.0])}, {}, docstrings={"mine": "Of my own."}))
+    torch.save({"history": history}, tmp_path / "checkpoint.pt")
+    history.append(reading(40, loss=0.0, norm=[0.0]))
+    resumed = torch.load(tmp_path / "checkpoint.pt", weights_only=True)["history"]
+    same(resumed, [*history][:4])
+    assert (resumed.path, resumed.about("mine").sentence) == (path, "Of my own.")
+    assert_close(resumed.samples("norm"), history.samples("norm")[:3])
+    resumed.append(reading(20, loss=7.0, norm=[1.0, 5.0]))  # without a warning
+    assert resumed.steps == [0, 10, 20, 30]
+    assert_close(resumed["loss"], torch.tensor([0.5, 10.5, 7.0, math.nan]).double(), equal_nan=True)
+    assert_close(resumed.samples("norm")[-1], torch.tensor([1.0, 5.0]).double())
+    assert history.steps == [0, 10, 20, 30, 40]
+    if path is not None:
+        assert History.load(path).steps == resumed.steps
+
+
+def test_a_copy_has_rows_of_its_own():
+    history = filled()
+    for copied in (copy.copy(history), copy.deepcopy(history)):
+        copied.append(reading(30, loss=1.0))
+        assert (copied.steps, history.steps) == ([0, 10, 20, 30], [0, 10, 20])
 
 
 def test_saving_leaves_other_files_alone(tmp_path):

@@ -6,6 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -42,6 +43,9 @@ class History:
 
     In a file it is one line of JSON per reading, appended at once, so that a killed process loses none; null stands for
     NaN and infinity. The records of `gnomon run` are such files too, but have arms, and are read with `History.load`.
+
+    A checkpoint can store a history: `torch.load` reads it, also with `weights_only`, once `gnomon.History` has been
+    imported. It is then what it was when the checkpoint was written, and appends to the same file if it has one.
 
     Args:
         path: the file. What it already holds is read first; default: in memory only.
@@ -270,6 +274,18 @@ class History:
     def _repr_html_(self) -> str:
         return table(f"History of {self._span()}", {"": self})
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a pickle or a copy holds, plain enough for `weights_only`, which refuses paths."""
+        path = None if self.path is None else str(self.path)
+        return {"path": path, "samples": self._samples, "rows": self._merged.rows, "docstrings": self._docstrings}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Continues from these rows, as from those read from a file: to replace them is no cause for a warning."""
+        History.__init__(self, samples=state["samples"])
+        self.path = None if state["path"] is None else Path(state["path"])
+        self._docstrings |= state["docstrings"]
+        self._extend(state["rows"])
+
     def _span(self) -> str:
         """How many readings, from which step to which."""
         if len(self) < 2:
@@ -292,3 +308,6 @@ def from_records(records: Iterable[Mapping[str, Any]]) -> History:
     history = History()
     history._extend(map(row_in, records))
     return history
+
+
+torch.serialization.add_safe_globals([History, Row])
