@@ -350,6 +350,19 @@ def test_a_data_frame_has_a_row_a_step():
     assert frame["norm.max"].tolist() == [10.0] * 3
 
 
+def test_a_data_frame_of_several_histories_has_a_row_a_run_and_step():
+    other = History()
+    for step, loss in ((10, 12.5), (30, math.nan)):
+        other.append(reading(step, loss=loss, mine=1.0))
+    frame = gnomon.compare(first=filled(), none=History(), other=other).to_pandas()
+    assert [*frame.index.names] == ["run", "step"]
+    assert [*frame.index] == [("first", 0), ("first", 10), ("first", 20), ("other", 10), ("other", 30)]
+    assert [*frame.columns] == [*filled().names, "mine"]
+    pandas.testing.assert_frame_equal(frame.loc["first"].drop(columns="mine"), filled().to_pandas())
+    assert frame["norm.max"].isna().tolist() == [False] * 3 + [True] * 2
+    assert frame.groupby("step")["loss"].agg(["mean", "std"]).loc[10].tolist() == [11.5, 2**0.5]
+
+
 def test_what_is_no_history_is_said(tmp_path):
     with pytest.raises(DataError, match=r"History\.load\(path\): expected a file of readings, got .*No such file"):
         History.load(tmp_path / "none.jsonl")

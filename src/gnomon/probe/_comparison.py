@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gnomon._extras import extra
 from gnomon.errors import EmptyError, RangeError, public, within
 from gnomon.probe._history import History
 from gnomon.probe._html import table
@@ -11,6 +12,7 @@ from gnomon.probe._names import chosen
 from gnomon.probe._text import in_words
 
 if TYPE_CHECKING:
+    import pandas
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -29,6 +31,19 @@ class Comparison:
     def quantities(self) -> list[str]:
         """The names of all quantities that any of them has."""
         return [*dict.fromkeys(name for history in self.histories.values() for name in history.quantities)]
+
+    @within("Comparison")
+    def to_pandas(self) -> "pandas.DataFrame":
+        """A `pandas.DataFrame` with one row per run and step, its index, and one column per number.
+
+        A number that a run does not have at a step is NaN there, as in `History.to_pandas`. The mean over seeds at each
+        step is `frame.groupby("step").mean()`.
+
+        Raises:
+            MissingExtraError: if pandas is not installed.
+        """
+        concat = extra("Comparison.to_pandas", "pandas", "pandas").concat
+        return concat({name: history.to_pandas() for name, history in self.histories.items()}, names=["run"])
 
     @within("Comparison")
     def plot(self, *names: str, ax: "Axes | None" = None) -> "tuple[Figure, Axes | list[Axes]]":
