@@ -79,6 +79,12 @@ def partition():
             ShapeError,
             r"^classes\(labels\): expected one axis, got shape \(6, 1\). Flatten it",
         ),
+        (
+            lambda: kernel(torch.eye(3), torch.tensor(1)),
+            ShapeError,
+            r"^kernel\(labels\): expected one for each row, .* got \(\) for \(3, 3\)",
+        ),
+        (lambda: kernel(torch.ones(2, 3), torch.ones(2)), ShapeError, r"^kernel\(labels\): .* got \(2,\) for \(2, 3\)"),
         (lambda: images(torch.ones(2, 3, 4, 5)), ShapeError, r"^images\(images\): expected \(n, h, w\), got \(2, 3, 4"),
     ],
 )

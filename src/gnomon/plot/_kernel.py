@@ -49,7 +49,7 @@ def kernel(
     _checks.finite(matrix=matrix)
     if matrix.ndim not in (2, 4) or matrix.shape[2:3] != matrix.shape[3:]:
         raise ShapeError("matrix", "(n, m) or (n, m, c, c)", _checks.shape_of(matrix), "Take one sample's block.")
-    if labels is not None and (labels.ndim, len(labels), len(labels)) != (1, *matrix.shape[:2]):
+    if labels is not None and not labels.shape == matrix.shape[:1] == matrix.shape[1:2]:
         got = f"{_checks.shape_of(labels)} for {_checks.shape_of(matrix)}"
         raise ShapeError(
             "labels", "one for each row, and each column, of the matrix", got, "Pass those of its samples."
