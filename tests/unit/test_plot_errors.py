@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 from matplotlib import pyplot
+from matplotlib.figure import Figure
 
-from gnomon import History
+from gnomon import History, Reading, compare, verdict
 from gnomon.errors import ArgumentTypeError, EmptyError, RangeError, ShapeError
 from gnomon.models import mlp
 from gnomon.plot import (
@@ -23,6 +24,7 @@ from gnomon.plot import (
 )
 from gnomon.regions import Plane, slice_regions
 from tests.unit.test_plot import closed, history  # noqa: F401 - a fixture that all tests use
+from tests.unit.test_verdict import STEPS, readings
 
 
 def partition():
@@ -116,6 +118,29 @@ def test_what_cannot_be_drawn_is_refused(call, message):
     with pytest.raises(ArgumentTypeError, match=message):
         call()
     assert not pyplot.get_fignums()
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda ax: history(1.0, 2.0).plot(ax=ax),
+        lambda ax: compare(history(1.0, 2.0)).plot(ax=ax),
+        lambda ax: Reading(1, {"a": torch.ones(3), "b": torch.ones(3)}, {}).plot(ax=ax),
+        lambda ax: partition().plot(ax=ax),
+        lambda ax: decision_boundary(partition(), ax=ax),
+        lambda ax: kernel(torch.eye(2), ax=ax),
+        lambda ax: spectrum(torch.ones(3), ax=ax),
+        lambda ax: classes(torch.eye(3), torch.arange(3), ax=ax),
+        lambda ax: images(torch.ones(1, 2, 2), ax=ax),
+        lambda ax: similar_runs(verdict(STEPS, **readings()), ax=ax),
+    ],
+)
+@pytest.mark.bad_input
+def test_what_is_not_one_axes_is_refused(draw):
+    for ax in (Figure().subplots(1, 2), Figure()):
+        told = rf"\w\(ax\): expected one Axes, got {type(ax).__name__}. Pass one, such as axs\[0\] of fig, axs = plt"
+        with pytest.raises(ArgumentTypeError, match=told):
+            draw(ax)
 
 
 @pytest.mark.bad_input

@@ -35,7 +35,7 @@ def classes(
         The figure and its axes, whose two directions have the same scale.
 
     Raises:
-        ArgumentTypeError: if what is passed is no tensor.
+        ArgumentTypeError: if what is passed is no tensor, or `ax` is not one Axes.
         ShapeError: if there is not one label for each row of features, or the features have only one dimension.
         EmptyError: if there is no sample.
         RangeError: at NaN or infinity.

@@ -37,7 +37,7 @@ def histories(
         The figure and its axes; for several panels, a list of axes.
 
     Raises:
-        ArgumentTypeError: if a run is no history.
+        ArgumentTypeError: if a run is no history, or `ax` is not one Axes.
         EmptyError: if there are no runs, no names or no readings.
         RangeError: if no run has a quantity of this name.
     """
@@ -69,7 +69,7 @@ def histories(
 
 def _together(axes: Axes, panels: dict[str, Lines], log: Collection[str]) -> tuple[Figure, Axes]:
     """All lines of all quantities in one panel, whose values are on a logarithmic axis if those of each would be."""
-    alone = len(panels) == 1
+    figure, alone = style.figure_of(axes), len(panels) == 1
     keys = [(quantity, key, curve) for quantity, lines in panels.items() for key, curve in lines.items()]
     lines = [
         (curve, style.line(place), label(*key, *([] if alone else [style.words(quantity)])))
@@ -80,7 +80,7 @@ def _together(axes: Axes, panels: dict[str, Lines], log: Collection[str]) -> tup
     axes.set_xlabel("step")
     axes.set_ylabel(style.words(*panels) if alone else "", parse_math=False)
     style.legend(axes)
-    return axes.figure.figure, axes
+    return figure, axes
 
 
 def _looks(panels: dict[str, Lines], several: bool) -> dict[tuple[str, str], Look]:

@@ -35,7 +35,7 @@ def images(
         The figure and its axes.
 
     Raises:
-        ArgumentTypeError: if the images are no tensor.
+        ArgumentTypeError: if the images are no tensor, or `ax` is not one Axes.
         ShapeError: if the images are not of shape (n, h, w).
         EmptyError: if there are none.
         RangeError: at NaN or infinity.

@@ -39,7 +39,7 @@ def kernel(
         bar has an arrow.
 
     Raises:
-        ArgumentTypeError: if what is passed is no tensor.
+        ArgumentTypeError: if what is passed is no tensor, or `ax` is not one Axes.
         ShapeError: if the matrix has neither shape, or there is not one label for each row and column.
         EmptyError: if it has no entries.
         RangeError: at NaN or infinity.

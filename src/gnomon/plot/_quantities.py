@@ -45,7 +45,7 @@ def quantities(
         The figure and its axes; for several panels, a list of axes.
 
     Raises:
-        ArgumentTypeError: if one of them is no tensor.
+        ArgumentTypeError: if one of them is no tensor, or `ax` is not one Axes.
         ShapeError: if `right` does not have one entry for each sample.
         EmptyError: if there are no values.
         RangeError: if there are several panels and axes are given.
@@ -71,14 +71,14 @@ def quantities(
             panel.held[" ".join(filter(None, ("" if title == name else before, part)))] = value.detach()
     if not panels:
         raise EmptyError("values", "some", "none", "Read a quantity.")
-    if ax is not None and len(panels) > 1:
-        raise RangeError(
-            "ax", "one panel", ", ".join(title for title, _ in panels), "Name one of them, or leave ax out."
-        )
     if ax is not None:
+        figure = style.figure_of(ax)
+        if len(panels) > 1:
+            titles = ", ".join(title for title, _ in panels)
+            raise RangeError("ax", "one panel", titles, "Name one of them, or leave ax out.")
         (((title, _), panel),) = panels.items()
         _draw(ax, title, panel)
-        return ax.figure.figure, ax
+        return figure, ax
     rows = max(1 if kind is points else min(len(panel.held), NAMED + 1) for (_, kind), panel in panels.items())
     with style.grid(len(panels), height=1.74 + 0.16 * rows, sharex=False) as (figure, axes):
         for own, ((title, _), panel) in zip(axes, panels.items(), strict=True):

@@ -44,7 +44,7 @@ def regions(
         The figure and its axes, in the plane's coordinates. In a PDF or SVG the regions are pixels, at its `dpi`.
 
     Raises:
-        ArgumentTypeError: if the regions are none, or the values no tensor.
+        ArgumentTypeError: if the regions are none, the values no tensor, or `ax` is not one Axes.
         ShapeError: if there is not one value for each region.
         RangeError: at NaN or infinity, or at values that are not above 0 with a logarithmic scale.
     """
@@ -87,7 +87,7 @@ def decision_boundary(regions: Partition, *, ax: Axes | None = None, pixels: int
         The figure and its axes, in the plane's coordinates.
 
     Raises:
-        ArgumentTypeError: if the regions are none.
+        ArgumentTypeError: if the regions are none, or `ax` is not one Axes.
         RangeError: if `pixels` is not a positive whole number.
     """
     require_regions(regions)

@@ -22,7 +22,7 @@ def similar_runs(verdict: Verdict, *, ax: Axes | None = None) -> tuple[Figure, A
         The figure and its axes.
 
     Raises:
-        ArgumentTypeError: if it is not a verdict.
+        ArgumentTypeError: if it is not a verdict, or `ax` is not one Axes.
         EmptyError: if the verdict is based on no runs, as with too few readings.
     """
     require(Verdict, "a Verdict", "Pass what gnomon.verdict returned.", verdict=verdict)

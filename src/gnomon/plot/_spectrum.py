@@ -36,7 +36,7 @@ def spectrum(
         The figure and its axes.
 
     Raises:
-        ArgumentTypeError: if values are no tensor.
+        ArgumentTypeError: if values are no tensor, or `ax` is not one Axes.
         ShapeError: if values have no axis.
         EmptyError: if there are none.
         RangeError: at NaN or infinity, or if no value of one of them is above 0 and the axis is logarithmic.

@@ -14,6 +14,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FixedLocator, Formatter, Locator, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from gnomon.plot import _legend
+from gnomon.plot._values import require
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")
 """Okabe and Ito's colour-blind-safe palette, without its yellow, too pale for a line on white."""
@@ -64,6 +65,12 @@ def line(place: int, dash: int | None = None) -> dict[str, Any]:
     return {"color": colour(place), "linestyle": dashes, "linewidth": 1.8, "solid_capstyle": "round"}
 
 
+def figure_of(ax: Axes) -> Figure:
+    """The whole figure, also where the axes are in a part of it; raises ArgumentTypeError unless these are one Axes."""
+    require(Axes, "one Axes", "Pass one, such as axs[0] of fig, axs = plt.subplots(1, 2).", ax=ax)
+    return ax.figure.figure
+
+
 @contextmanager
 def drawing(width: float | int, height: float | int, layout: ConstrainedLayoutEngine) -> Iterator[Figure]:
     """A new pyplot figure of this size in inches, in this look; it is closed if what draws into it raises an error."""
@@ -92,7 +99,7 @@ def canvas(
         names: those in its legend; it is higher by their other rows.
     """
     if ax is not None:
-        yield ax.figure.figure, ax  # of the whole figure, where the axes are in a part of it
+        yield figure_of(ax), ax
         return
     height += _legend.higher(names, AXES * width, STYLE["font.size"])
     with drawing(width, height, ConstrainedLayoutEngine(compress=True)) as figure:

@@ -61,6 +61,7 @@ class Comparison:
 
         Raises:
             MissingExtraError: if matplotlib is not installed.
+            ArgumentTypeError: if `ax` is not one Axes.
             EmptyError: if there are no readings.
             RangeError: if there is no quantity of a given name.
         """

@@ -231,6 +231,7 @@ class History:
 
         Raises:
             MissingExtraError: if matplotlib is not installed.
+            ArgumentTypeError: if `ax` is not one Axes.
             EmptyError: if there are no readings.
             RangeError: if there is no quantity of a given name.
         """

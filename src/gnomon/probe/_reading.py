@@ -96,6 +96,7 @@ class Reading:
 
         Raises:
             MissingExtraError: if matplotlib is not installed.
+            ArgumentTypeError: if `ax` is not one Axes.
             EmptyError: if no quantity has a value.
             RangeError: if there is no quantity of a given name, or there are several panels and axes are given.
         """
