@@ -43,6 +43,10 @@ def lines_of(axes):
     return {line.get_label(): line for line in axes.get_lines()}
 
 
+def look(line):
+    return line.get_color(), str(line._unscaled_dash_pattern)
+
+
 def heights(line):
     return np.asarray(line.get_ydata(), float)
 
@@ -164,6 +168,10 @@ def test_histories_side_by_side_have_colours_and_their_splits_dashes():
     np.testing.assert_allclose(heights(lines["other, test"]), 3 * heights(lines["plain, test"]))
     assert len(figure.legends[0].get_texts()) == 6
     assert [panel.get_yscale() for panel in axes] == ["log", "linear"]
+    own = lines_of(both.plot("nc1", ax=Figure().add_subplot())[1])
+    assert [*map(look, own.values())] == [*map(look, lines.values())]
+    own = lines_of(both.plot("nc1", "jacobian_norm", ax=Figure().add_subplot())[1])
+    assert len({*map(look, own.values())}) == len(own) == 6
     only = History()
     only.append(Reading(1, {"equinorm": torch.tensor(0.5)}, {}))
     _, axes = compare(filled(), only).plot("equinorm")
@@ -184,7 +192,7 @@ def test_layers_have_colours_and_splits_dashes():
 
 def test_many_histories_side_by_side_are_told_apart():
     _, axes = compare(*(filled() for _ in range(15))).plot("jacobian_norm")
-    assert len({(line.get_color(), str(line._unscaled_dash_pattern)) for line in axes.get_lines()}) == 15
+    assert len({*map(look, axes.get_lines())}) == 15
 
 
 def test_lines_whose_colour_and_dashes_would_be_those_of_others_have_their_own():
@@ -194,7 +202,7 @@ def test_lines_whose_colour_and_dashes_would_be_those_of_others_have_their_own()
     for runs in ([layers] * 2, [filled()] * 8):
         _, axes = compare(*runs).plot("nc1")
         lines = axes.get_lines()
-        assert len({(line.get_color(), str(line._unscaled_dash_pattern)) for line in lines}) == len(lines)
+        assert len({*map(look, lines)}) == len(lines)
 
 
 def test_a_long_title_has_two_lines():

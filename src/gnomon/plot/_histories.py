@@ -14,6 +14,8 @@ from gnomon.plot._values import Numbers, require
 
 Lines = dict[tuple[str, str], Curve]
 """By run and by what comes before the quantity's name: the split, the layer, or both."""
+Looks = dict[tuple[str, str], Look]
+"""By the same."""
 
 
 @public
@@ -52,10 +54,10 @@ def histories(
         lines = panels.setdefault(quantity, {})
         lines |= {(run, before): of_history(history, name) for run, history in owners.items()}
     log = {name.rpartition("/")[2] for name in logarithmic}
-    if ax is not None:
-        return _together(ax, panels, log)
-    steps = np.unique(np.concatenate([curve.steps for lines in panels.values() for curve in lines.values()]))
     looks = _looks(panels, len(runs) > 1)
+    if ax is not None:
+        return _together(ax, panels, looks, log)
+    steps = np.unique(np.concatenate([curve.steps for lines in panels.values() for curve in lines.values()]))
     with style.grid(len(panels), [label(*key) for key in looks]) as (figure, axes):
         for own, (quantity, lines) in zip(axes, panels.items(), strict=True):
             drawn = [(curve, looks[key], label(*key)) for key, curve in lines.items()]
@@ -67,12 +69,15 @@ def histories(
     return figure, axes if len(axes) > 1 else axes[0]
 
 
-def _together(axes: Axes, panels: dict[str, Lines], log: Collection[str]) -> tuple[Figure, Axes]:
-    """All lines of all quantities in one panel, whose values are on a logarithmic axis if those of each would be."""
+def _together(axes: Axes, panels: dict[str, Lines], looks: Looks, log: Collection[str]) -> tuple[Figure, Axes]:
+    """All lines of all quantities in one panel, whose values are on a logarithmic axis if those of each would be.
+
+    Those of one quantity look as they do in a panel of their own, those of several each have a look of their own.
+    """
     figure, alone = style.figure_of(axes), len(panels) == 1
     keys = [(quantity, key, curve) for quantity, lines in panels.items() for key, curve in lines.items()]
     lines = [
-        (curve, style.line(place), label(*key, *([] if alone else [style.words(quantity)])))
+        (curve, looks[key] if alone else style.line(place), label(*key, *([] if alone else [style.words(quantity)])))
         for place, (quantity, key, curve) in enumerate(keys)
     ]
     steps = np.unique(np.concatenate([curve.steps for curve, *_ in lines]))
@@ -83,7 +88,7 @@ def _together(axes: Axes, panels: dict[str, Lines], log: Collection[str]) -> tup
     return figure, axes
 
 
-def _looks(panels: dict[str, Lines], several: bool) -> dict[tuple[str, str], Look]:
+def _looks(panels: dict[str, Lines], several: bool) -> Looks:
     """How each line is drawn in all panels: each run has a colour, and its splits and layers have dashes.
 
     With a single run, each layer has a colour and each split its dashes. Where this would give two lines the same look,

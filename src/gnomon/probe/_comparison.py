@@ -49,8 +49,8 @@ class Comparison:
     def plot(self, *names: str, ax: "Axes | None" = None) -> "tuple[Figure, Axes | list[Axes]]":
         """Draws quantities of all histories against the training step, one panel each, as `History.plot` does.
 
-        Each history has a colour, and each split or layer its dash pattern. What only some histories have is drawn for
-        these only.
+        Each history has a colour, and each split or layer its dash pattern; several quantities in the same axes have
+        lines that all look different. What only some histories have is drawn for these only.
 
         Args:
             names: such as `test/accuracy`, or `accuracy` for all splits and layers that have it; default: all.
