@@ -1,6 +1,7 @@
 """`gnomon measure`: what it says is what the quantities give; what cannot be measured is said; no code is run."""
 
 import json
+import os
 import pickle
 import re
 import runpy
@@ -277,6 +278,18 @@ def test_whole_network_is_refused(folder, complaint):
 def test_what_torch_never_wrote_is_said_to_be_so(folder, complaint, content, said):
     Path("other.pt").write_bytes(content)
     assert said in complaint("other.pt")
+
+
+def test_archives_of_others_are_no_damaged_checkpoints(folder, complaint):
+    assert "got some.npz, an archive of x.npy and others. Name a checkpoint" in complaint("some.npz")
+
+
+@pytest.mark.parametrize("name", ["other.pt", "other.safetensors"])
+def test_a_checkpoint_that_may_not_be_read_is_not_called_damaged(folder, complaint, monkeypatch, name):
+    """As another user's; root, as whom tests may run, reads any file."""
+    Path(name).write_bytes(b"PK\3\4")
+    monkeypatch.setattr(os, "access", lambda path, mode: path != Path(name))
+    assert f"(checkpoint): expected a file that may be read, got {name}, which may not. Change" in complaint(name)
 
 
 @pytest.mark.parametrize(("name", "content"), [("cut.pt", None), ("empty.safetensors", b"")])

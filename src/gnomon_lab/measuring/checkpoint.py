@@ -1,6 +1,7 @@
 """Reading checkpoints of anyone's training runs: tensors are read, and nothing is executed."""
 
 import argparse
+import os
 import pathlib
 import pickle
 import re
@@ -143,16 +144,13 @@ def as_stored(path: Path, *, whole: bool) -> bool:
     with path.open("rb") as file:
         beginning = file.read(len(ZIP))
     if beginning != ZIP and not beginning.startswith(PICKLE):
-        raise CheckpointError(
-            "checkpoint",
-            "a file of torch.save, or one of safetensors whose name says so",
-            f"{path}, which begins as neither does" if beginning else f"{path}, which is empty",
-            "Name a checkpoint, or save one: torch.save(model.state_dict(), ...).",
-        )
+        raise _of_others(f"{path}, which begins as neither does" if beginning else f"{path}, which is empty")
     if beginning != ZIP:
         return False
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
+        if members and not any(member.filename.endswith("data.pkl") for member in members):
+            raise _of_others(f"{path}, an archive of {members[0].filename} and others")
         small, large = path.stat().st_size, sum(member.file_size for member in members)
         if large > small or any(member.compress_type != zipfile.ZIP_STORED for member in members):
             raise CheckpointError(
@@ -172,8 +170,22 @@ def as_stored(path: Path, *, whole: bool) -> bool:
     return True
 
 
+def _of_others(got: str) -> CheckpointError:
+    """The error for a file that is no checkpoint."""
+    return CheckpointError(
+        "checkpoint",
+        "a file of torch.save, or one of safetensors whose name says so",
+        got,
+        "Name a checkpoint, or save one: torch.save(model.state_dict(), ...).",
+    )
+
+
 def damaged(path: Path, cause: Exception) -> CheckpointError:
-    """The error for a file that is not what its name says."""
+    """The error for a file that is not what its name says, or may not be read."""
+    if path.exists() and not os.access(path, os.R_OK):  # safetensors says that there is none
+        return CheckpointError(
+            "checkpoint", "a file that may be read", f"{path}, which may not", "Change its permissions."
+        )
     kind = "safetensors" if path.suffix == ".safetensors" else "torch.save"
     return CheckpointError(
         "checkpoint", f"a whole file of {kind}", f"{type(cause).__name__} in {path}", "Copy or save it again."
