@@ -339,6 +339,19 @@ def test_a_broken_one_is_named_and_the_others_are_measured(ask):
     assert "measured before, 2 to do" in said
 
 
+def test_refused_ones_are_told_where_the_others_have_no_steps(ask):
+    """Those with steps are refused: to be told that `best.pt` has none, alone, would say to rename what is right."""
+    for name in NAMES[1:]:
+        torch.save(torch.nn.Linear(2, 2), name)
+    Path(NAMES[0]).rename("best.pt")
+    code, _, said = ask("best.pt", *NAMES[1:])
+    first, last = said.splitlines()[-2:]
+    assert code == 2
+    assert first.startswith("left out: expected a file of tensors, got ckpt-2.pt, which asks to call torch.nn.modules.")
+    assert first.endswith("; so also ckpt-10.pt, ckpt-30.pt")
+    assert "the number in the name: none in best.pt" in last
+
+
 def test_another_networks_is_named(ask):
     torch.save({f"body.{name}": tensor[:2] for name, tensor in trained(0).items()}, NAMES[2])
     code, _, said = ask(*NAMES)
@@ -531,6 +544,8 @@ def test_steps_are_from_what_tells_all_apart(folder):
         (("step-5-acc-91.pt", "step-7-acc-93.pt"), [5, 7]),
         (("net2-epoch3-acc0.91.pt", "net2-epoch4-acc0.93.pt"), [3, 4]),
         (("run9/step_00100/net.pt", "run9/step_00200/net.pt"), [100, 200]),
+        (("epoch1_acc83.pt", "epoch_2-acc_94.pt", "epoch=3-val_acc=71.ckpt"), [1, 2, 3]),
+        (("epoch_1_seed_0.pt", "epoch_2_seed_0.pt"), [1, 2]),
         (("checkpoint-5.pth.tar", "checkpoint-12.pth.tar"), [5, 12]),
         (("ckpt_62k.pt", "ckpt_500K_ema.pt", "1m.pt", "1.5M.pt", "1B.pt"), [62_000, 500_000, 10**6, 1_500_000, 10**9]),
         (("step=2.5k-acc=0.9.pt", "step=10k-acc=0.8.pt", "9ksteps.pt"), [2_500, 9_000, 10_000]),

@@ -112,7 +112,13 @@ def ordered(
                 progress.show("looking", done, len(paths))
     if not found:
         raise together(failed, 0)
-    steps = by_step(found, options.steps, judged=judged)
+    try:
+        steps = by_step(found, options.steps, judged=judged)
+    except CheckpointError:
+        if failed:
+            without = together(failed, 0)
+            say(f"left out: expected {without.expected}, got {without.got}", beside)
+        raise
     for path, other in steps.twice.items():
         say(f"left out {path}: the weights of {other}, at the same step", beside)
     first, last = min(steps.by_step), max(steps.by_step)

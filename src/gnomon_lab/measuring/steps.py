@@ -32,10 +32,12 @@ FACTORS = {"k": 10**3, "K": 10**3, "m": 10**6, "M": 10**6, "B": 10**9}
 """What a letter after a number stands for, unless another letter follows that does not begin `step` or `iter`."""
 ROUND = rf"\d+(?:\.\d+)?(?:[{''.join(FACTORS)}]|[eE][+-]?0*\d{{1,2}})(?=(?i:step|iter)|[^A-Za-z\d]|$)"
 """A number with such a letter, such as 500k or 1.5M, or with a power of ten, such as 1e5; 7e845201 is of a hash."""
-NAMED = rf"(?i:step|iter|iteration)s?[=_-]?({ROUND}|\d+)"
-"""How a step is written in a name that has other numbers too."""
-NUMBER = rf"(?<![\d.])(?:{ROUND}|\d+(?!\.?\d))"
-"""A number that is not a fraction, as an accuracy would be."""
+PATTERNS = (
+    *(rf"(?i:{word})s?[=_-]?({ROUND}|\d+)" for word in ("step|iter|iteration", "epoch")),
+    rf"(?<![\d.])(?:{ROUND}|\d+(?!\.?\d))",
+)
+"""How a step, or else an epoch, is written in a name that has other numbers too; or else a number that is not a
+fraction, as an accuracy would be."""
 LARGEST = 2**63
 """Steps are below this number."""
 
@@ -131,9 +133,9 @@ def numbers(checkpoints: Sequence[Checkpoint], source: Source) -> Sequence[int |
 
 
 def in_names(paths: Sequence[Path]) -> list[int | None]:
-    """The steps in names: the number after `step`, or else the last number, in the last part of the path that has one.
+    """The steps in names: the number after `step`, else the one after `epoch`, else the last.
 
-    Only the parts after those that all paths share are used.
+    It is that of the last part of a path that has one, of the parts after those that all paths share.
     """
     shared = Path(os.path.commonpath([path.absolute().parent for path in paths]))
     return [in_name(path.absolute().relative_to(shared)) for path in paths]
@@ -142,8 +144,9 @@ def in_names(paths: Sequence[Path]) -> list[int | None]:
 def in_name(path: Path) -> int | None:
     """The number in the last part of a path that has one."""
     for part in reversed(path.parts):
-        if found := re.findall(NAMED, part) or re.findall(NUMBER, part):
-            return next((step for step in map(whole, reversed(found)) if step is not None), None)
+        for pattern in PATTERNS:
+            if found := re.findall(pattern, part):
+                return next((step for step in map(whole, reversed(found)) if step is not None), None)
     return None
 
 
