@@ -7,10 +7,13 @@ import sys
 import types
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from torch import nn
 
+import gnomon
 from gnomon.models import mlp
 from tests.lab.measuring import call, network
 
@@ -64,6 +67,32 @@ def test_a_folder_of_timm_needs_no_factory(folder, measured, timm):
     found, _ = measured("hub", None, "some.npz", *ASKED)
     assert found["quantities"] == measured("small.pt", "nets:small", "some.npz", *ASKED)[0]["quantities"]
     assert timm == [("mlp8", False, {"num_classes": 3, "in_chans": 1})]
+
+
+@pytest.mark.usefixtures("folder", "timm")
+def test_images_are_normalised_as_a_folder_of_timm_says(measured, monkeypatch, capsys):
+    made = nn.Sequential(nn.Flatten(), mlp((6, 8, 3), bias=True, generator=torch.Generator().manual_seed(0)))
+    monkeypatch.setattr(sys.modules["timm"], "create_model", lambda name, *, pretrained, **arguments: made)
+    x = torch.rand(20, 2, 1, 3, generator=torch.Generator().manual_seed(0))
+    np.savez("unit.npz", x=x.numpy(), y=np.arange(20) % 3)
+
+    def saved(name, **values):
+        Path(name).mkdir()
+        save_file(made.state_dict(), f"{name}/model.safetensors")
+        config = {"architecture": "mlp8", "num_classes": 3, "pretrained_cfg": {"tag": "x", **values}}
+        Path(f"{name}/config.json").write_text(json.dumps(config))
+
+    saved("checkpoint-1", mean=[0.5, 0.25], std=[0.5, 0.125])
+    found, said = measured("checkpoint-1", None, "unit.npz", *ASKED)
+    mean, std = (torch.tensor(each).view(2, 1, 1) for each in ([0.5, 0.25], [0.5, 0.125]))
+    expected = gnomon.jacobian_norm(gnomon.input_jacobian(made, (x - mean) / std).detach()).mean().item()
+    torch.testing.assert_close(found["quantities"]["jacobian_norm"]["mean"], expected)
+    assert found["normalised"] == {"mean": [0.5, 0.25], "std": [0.5, 0.125]}
+    assert "normalised by the mean and deviation of config.json" in said.splitlines()
+    saved("checkpoint-2", mean=[0.5, 0.5], std=[0.5, 0.125])
+    code, _, said = call(monkeypatch, capsys, "checkpoint-1", "checkpoint-2", "--data", "unit.npz", *ASKED)
+    assert code == 2
+    assert "got one that gets other values, as checkpoint-2/config.json says" in said
 
 
 def test_another_network_of_timm_is_named(folder, timm, monkeypatch, capsys):

@@ -13,11 +13,10 @@ from torch import Tensor
 from gnomon.errors import CheckpointError
 from gnomon_lab.measuring.by_timm import Architecture, of_training
 from gnomon_lab.measuring.checkpoint import damaged, from_safetensors, from_torch
-from gnomon_lab.measuring.folders import beside_weights, files_at
-from gnomon_lab.measuring.hugging_face import CONFIG
+from gnomon_lab.measuring.folders import CONFIG, beside_weights, files_at
 from gnomon_lab.measuring.preprocessing import PREPROCESSOR
 
-STEPS = ("global_step", "step", "steps", "iteration", "iter", "iterations", "num_updates")
+STEPS = ("global_step", "step", "steps", "iteration", "iter", "iterations", "iter_num", "num_updates")
 EPOCHS = ("epoch", "epochs")
 """The names under which checkpoints keep when they were written."""
 TRAINER_STATE = "trainer_state.json"

@@ -9,6 +9,8 @@ from gnomon.errors import CheckpointError
 from gnomon_lab.measuring.filling import SHOWN
 from gnomon_lab.runs.files import Json
 
+CONFIG = "config.json"
+"""What says which network the weights are of."""
 OF_FOLDERS = {
     r"model(-\d+-of-(\d+))?\.safetensors": "model.safetensors.index.json",
     r"pytorch_model(-\d+-of-(\d+))?\.bin": "pytorch_model.bin.index.json",

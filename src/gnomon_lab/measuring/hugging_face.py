@@ -15,10 +15,10 @@ from torch.nn.modules import module as registration
 from gnomon._extras import extra
 from gnomon.errors import CheckpointError, GnomonError
 from gnomon_lab.measuring.filling import Loaded, mismatch
+from gnomon_lab.measuring.folders import CONFIG
 from gnomon_lab.measuring.network import message_of
 from gnomon_lab.measuring.places import Weights
 
-CONFIG = "config.json"
 LONGEST = 2**24
 """The most bytes of a configuration."""
 LARGEST = 2**26

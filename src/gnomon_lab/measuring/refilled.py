@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -13,9 +12,10 @@ from gnomon_lab.measuring.about import Checkpoint
 from gnomon_lab.measuring.by_timm import Architecture, create, of_config
 from gnomon_lab.measuring.checkpoint import read_weights
 from gnomon_lab.measuring.filling import Loaded, load
-from gnomon_lab.measuring.hugging_face import CONFIG, described, of_folder
+from gnomon_lab.measuring.folders import CONFIG
+from gnomon_lab.measuring.hugging_face import described, of_folder
 from gnomon_lab.measuring.network import build, code_of, foreign, moved_to, short_hash, taken_by
-from gnomon_lab.measuring.preprocessing import PREPROCESSOR, preprocessor_of
+from gnomon_lab.measuring.preprocessing import preprocessor_of
 
 
 class Refilled:
@@ -41,7 +41,6 @@ class Refilled:
     ) -> None:
         self._first, self._factory, self._key, self._device, self._dtype = first, factory, key, device, dtype
         self._made: nn.Module | None = None
-        self.preprocessor: dict[str, Any] | None = None
         self._network: nn.Module | None = None  # for a folder: it has weights from the start
         architecture = None if factory is not None else architecture_of(first)
         if factory is not None:
@@ -53,7 +52,7 @@ class Refilled:
         else:
             require_described(first.path, key)
             self.name, self.code = CONFIG, short_hash(json.dumps(described(first.path), sort_keys=True))
-            self.preprocessor = preprocessor_of(first.path)
+        self.preprocessor = None if factory is not None else preprocessor_of(first.path)
 
     def fill(self, one: Checkpoint) -> tuple[nn.Module, Loaded]:
         """The network in eval mode, the same object each time, with a checkpoint's weights, and what was taken from it.
@@ -99,8 +98,9 @@ class Refilled:
                 raise another(first, f"{named.name} with {in_words(named.arguments)} in {one.path}")
         elif one is not first and described(one.path) != described(first.path):
             raise another(first, f"another in {one.path / CONFIG}")
-        elif (asked := preprocessor_of(one.path)) is not None and asked != self.preprocessor:
-            raise another(first, f"one that gets other values, as {one.path / PREPROCESSOR} says")
+        asked = None if self._factory is not None else preprocessor_of(one.path)
+        if asked is not None and asked != self.preprocessor:
+            raise another(first, f"one that gets other values, as {one.path / asked.file} says")
 
 
 def another(first: Checkpoint, got: str) -> CheckpointError:
