@@ -26,11 +26,17 @@ T = TypeVar("T")
 
 MADE = {
     "agop": "Pass agop(input_jacobian(model, x)), or give the function to a Probe.",
+    "batch_gradients": "Pass batch_gradients(model, x, labels), or give the function to a Probe.",
+    "centred_means": "Pass class_moments(features, labels, classes).centred_means, or give the function to a Probe.",
+    "class_means": "Pass class_moments(features, labels, classes).means, or give the function to a Probe.",
     "class_moments": "Pass class_moments(features, labels, classes), or give the function to a Probe.",
+    "classifier": "Pass the weight of the final linear layer, or give the function to a Probe.",
     "features": "Pass features(model, x), or give the function to a Probe.",
     "jacobian": "Pass input_jacobian(model, x), or give the function to a Probe.",
     "logits": "Pass model(x), or give the function to a Probe.",
+    "parameters": "Pass dict(model.named_parameters()), or give the function to a Probe.",
     "schedule": "Pass one, such as every(100); samples and labels are one argument, (x, labels).",
+    "start": "Pass a detached copy from the start, of features or of parameters by name.",
 }
 """How to make what arguments of these names need, where something else is given that does not convert."""
 
@@ -66,7 +72,7 @@ class Kind:
             got = type(value).__name__
             if number and isinstance(value, Tensor | np.ndarray) and value.ndim:
                 got += f" of shape {tuple(value.shape)}"
-            converts = self.dtypes is not None and not number and not isinstance(value, nn.Module)
+            converts = self.dtypes is not None and not (number or callable(value) or is_ours(type(value)))
             otherwise = "Convert it to a tensor." if converts else MADE.get(name, "Pass one.")
             advice = "Pass its name." if str in self.others else otherwise
             raise ArgumentTypeError(name, self.expected, got, self._of_a_path(value) or advice)
@@ -196,9 +202,12 @@ KNOWN: dict[object, str] = {
 
 def is_checked(part: type) -> bool:
     """Whether it is a class of gnomon's that has instances, or one that others are known by."""
-    ours = part.__module__.partition(".")[0] == "gnomon"
-    theirs = part in KNOWN
-    return theirs or (ours and not getattr(part, "_is_protocol", False))
+    return part in KNOWN or (is_ours(part) and not getattr(part, "_is_protocol", False))
+
+
+def is_ours(part: type) -> bool:
+    """Whether it is a class of gnomon's."""
+    return part.__module__.partition(".")[0] == "gnomon"
 
 
 def name_of(part: type) -> str:

@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import gnomon
 from gnomon import kernels, regions
@@ -110,6 +111,9 @@ def test_functions_sequences_and_mappings_are_named(call, sentence):
         call()
 
 
+MOMENTS = gnomon.class_moments(torch.tensor([[0.0], [1.0], [3.0]]), torch.tensor([0, 0, 1]), 2)
+
+
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("call", "advice"),
@@ -119,11 +123,23 @@ def test_functions_sequences_and_mappings_are_named(call, sentence):
         (partial(gnomon.accuracy, mlp((3, 2)), torch.arange(2)), "Pass model(x), or give"),
         (partial(gnomon.effective_rank, mlp((3, 2))), "Pass agop(input_jacobian(model, x)), or give"),
         (partial(gnomon.nc1, torch.rand(2, 3)), "Pass class_moments(features, labels, classes), or give"),
+        (partial(gnomon.equinorm, MOMENTS), "Pass class_moments(features, labels, classes).centred_means, or give"),
+        (partial(gnomon.nc2_etf, mlp((3, 2))), "Pass class_moments(features, labels, classes).centred_means, or"),
+        (partial(gnomon.nc2_orthogonal, MOMENTS), "Pass class_moments(features, labels, classes).means, or give"),
+        (partial(gnomon.accuracy, torch.relu, torch.arange(2)), "Pass model(x), or give"),
+        (partial(gnomon.classifier_equinorm, nn.Linear(2, 2)), "Pass the weight of the final linear layer, or give"),
+        (partial(gnomon.self_duality, nn.Linear(2, 2), MOMENTS), "Pass the weight of the final linear layer, or"),
+        (partial(gnomon.parameter_norm, mlp((3, 2))), "Pass dict(model.named_parameters()), or give"),
+        (partial(gnomon.heavy_tails, mlp((3, 2)).parameters()), "Pass dict(model.named_parameters()), or give"),
+        (partial(gnomon.distance_from_start, {}, mlp((3, 2))), "Pass a detached copy from the start, of features or"),
+        (partial(gnomon.start_cka, torch.rand(2, 3), mlp((3, 2))), "Pass a detached copy from the start, of feat"),
+        (partial(gnomon.gradient_norm, mlp((3, 2))), "Pass batch_gradients(model, x, labels), or give"),
         (partial(gnomon.jacobian_norm, np.ones((2, 3, 2))), "Convert it to a tensor."),
+        (partial(gnomon.equinorm, [[1.0, 2.0]]), "Convert it to a tensor."),
     ],
 )
 def test_what_an_argument_is_made_by_is_said(call, advice):
-    """Where a network or a tensor is given for it; what converts is to be converted."""
+    """Where a network, a function, a tensor or a result is given for it; what converts is to be converted."""
     with pytest.raises(gnomon.errors.ArgumentTypeError) as said:
         call()
     assert advice in str(said.value)
