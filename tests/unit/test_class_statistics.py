@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 import torch
-from torchmetrics import MetricCollection
+from torchmetrics import Metric, MetricCollection
 
 from gnomon import ClassMoments, ClassStatistics, class_moments, nc1
 from gnomon.errors import ArgumentTypeError, EmptyError, RangeError, ShapeError
@@ -212,6 +212,7 @@ def test_processes_give_what_one_gives(tmp_path):
 
 
 def test_lives_among_torchmetrics():
+    assert [name for name in {*dir(ClassStatistics)} - {*dir(Metric)} if not name.startswith("_")] == []
     features, labels = samples()
     expected = class_moments(features, labels, 4)
     collection = MetricCollection({"a": ClassStatistics(4), "b": ClassStatistics(4)}, compute_groups=False)

@@ -33,7 +33,7 @@ class ClassSums:
         self.num_classes = num_classes
         self.class_counts, self.class_means, self.within_scatter, self.within_rows = [], [], [], []
 
-    def add(self, features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"]) -> None:
+    def update(self, features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"]) -> None:
         """Adds one batch: a layer's output for each sample, further axes flattened, and the classes."""
         check_samples(features, labels, self.num_classes)
         batch = features.detach().flatten(1)
@@ -57,7 +57,7 @@ class ClassSums:
             if sum(map(len, self.within_rows)) >= block:
                 self._keep(self._joined(none))
 
-    def total(self) -> ClassMoments:
+    def compute(self) -> ClassMoments:
         """The moments of all samples seen so far."""
         return finished(self._joined(torch.zeros(0, 0, dtype=torch.float64)))
 

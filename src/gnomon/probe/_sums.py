@@ -39,12 +39,12 @@ class ClassMomentSum:
     def update(self, features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"]) -> None:
         """Adds some samples."""
         self._dtype = single(features.dtype)
-        self._sums.add(features, labels)
+        self._sums.update(features, labels)
 
     @full_precision
     def compute(self) -> ClassMoments:
         """The result for all of them."""
-        found = self._sums.total()
+        found = self._sums.compute()
         return ClassMoments.rounded(found.counts, found.means, found.within.to(self._dtype))
 
 

@@ -70,7 +70,7 @@ class ClassStatistics(ClassSums, Metric):
     @full_precision
     def update(self, features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"]) -> None:
         """Adds one batch: a layer's output for each sample, further axes flattened, and the classes."""
-        self.add(features, labels)
+        super().update(features, labels)
 
     def forward(self, features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"]) -> None:
         """The same as `update`."""
