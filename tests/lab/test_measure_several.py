@@ -519,7 +519,8 @@ def test_steps_are_from_what_tells_all_apart(folder):
         "step",
         [3, 7],
     )
-    assert steps_of({"a1.pt": {"global_step": 7}, "b0.pt": {"iteration": 3}}) == ("step", [3, 7])
+    named = {"a1.pt": {"global_step": 7}, "b0.pt": {"iteration": 3}, "c9.pt": {"iter_num": 5}}
+    assert steps_of(named) == ("step", [3, 5, 7])
     assert steps_of({"a1.pt": {"step": 7, "epoch": 1}, "b0.pt": {"epoch": 0}}) == ("epoch", [0, 1])
     assert steps_of({"a1.pt": {"epoch": 1}, "b0.pt": {"epoch": 1}}) == ("name", [0, 1])
     assert steps_of({"a1.pt": {"epoch": 1}, "b0.pt": {"epoch": 0}}, "name") == ("name", [0, 1])

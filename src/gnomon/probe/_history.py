@@ -33,13 +33,14 @@ if TYPE_CHECKING:
 
 
 class History:
-    """Readings by step, as plain numbers: for each quantity the mean over the samples, extremes and quartiles.
+    """Readings by step, as plain numbers: for each quantity the mean over its values, extremes and quartiles.
 
-    `history["test/accuracy"]` is one number per step, NaN at steps without one. `Probe.history` is a probe's own
-    history, and `append` adds a reading of any probe. A name that comes again at a step, or comes at one before its
-    last, as when training resumes from a checkpoint, replaces what was read of it from there on; other names stay. So
-    probes whose quantities have different names, such as those of splits, can share a history, whose rows have what was
-    read at the same step. Of those with a name in common, each deletes readings of the other, which a warning says.
+    The values are those of samples, or, as in `nfa_table`, of layers. `history["test/accuracy"]` is one number per
+    step, NaN at steps without one. `Probe.history` is a probe's own history, and `append` adds a reading of any probe.
+    A name that comes again at a step, or comes at one before its last, as when training resumes from a checkpoint,
+    replaces what was read of it from there on; other names stay. So probes whose quantities have different names, such
+    as those of splits, can share a history, whose rows have what was read at the same step. Of those with a name in
+    common, each deletes readings of the other, which a warning says.
 
     In a file it is one line of JSON per reading, appended at once, so that a killed process loses none; null stands for
     NaN and infinity. The records of `gnomon run` are such files too, but have arms, and are read with `History.load`.

@@ -98,7 +98,8 @@ class Probe:
         quantities: functions, or a mapping from names to functions; in a mapping, the entry under a split's name holds
             what is read on that split alone, one function or several.
         schedule: a function from a step to whether to read; default: every step.
-        layers: the name of the layer whose input the features are, or a list of names; default: the final linear layer.
+        layers: the name of the layer whose input, at its last call, the features are, or a list of names; default: the
+            final linear layer.
         head: the name of the final linear layer, or a list of the layers whose outputs are added up or averaged, and
             whose inputs are then concatenated as features; default: found from what a forward pass does. The outputs of
             a layer that is named may be processed further, as by SqueezeNet's ReLU and mean: this is then ignored. A
