@@ -1,6 +1,12 @@
 """Numbers and names, as people write them."""
 
 import math
+from collections import Counter
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+
+LEAST = 4
+"""From so many characters on, what names share is shortened."""
 
 
 def number(value: float, gap: float = 0.0) -> str:
@@ -23,3 +29,41 @@ def shortened(name: str, length: int) -> str:
     """The name; of one that has more characters than this its beginning and its end."""
     half = max(1, (length - 1) // 2)
     return name if len(name) <= max(length, 3) else f"{name[:half]}…{name[-half:]}"
+
+
+def apart(names: Sequence[str], length: int) -> list[str]:
+    """Different names, those with more characters than this shortened in their middle, and still different.
+
+    Names that this would make the same are shortened in what they share; where that leaves too much, all are numbered.
+    """
+    short = {name: shortened(name, length) for name in names}
+    for cut, count in Counter(short.values()).items():
+        if count > 1:
+            alike = [name for name in names if short[name] == cut]
+            short |= zip(alike, _where_alike(alike, length), strict=True)
+    if len({*short.values()}) < len(short):
+        return [f"{place} {shortened(name, length - len(str(place)) - 1)}" for place, name in enumerate(names, 1)]
+    return [*short.values()]
+
+
+def _where_alike(names: Sequence[str], length: int) -> list[str]:
+    """The names, with what they share as short as this length requires, or all shortened in their middle."""
+    shared = names[0]
+    for name in names[1:]:
+        blocks = SequenceMatcher(None, shared, name, autojunk=False).get_matching_blocks()
+        shared = "\0".join(shared[block.a : block.a + block.size] for block in blocks if block.size >= LEAST)
+    parts = shared.split("\0")
+    for most in range(length, LEAST - 2, -1):
+        short = [_replaced(name, parts, most) for name in names]
+        if max(map(len, short)) <= length:
+            return short
+    return [shortened(name, length) for name in names]
+
+
+def _replaced(name: str, parts: Sequence[str], length: int) -> str:
+    """The name with these of its parts, in their order, shortened."""
+    short = ""
+    for part in parts:
+        before, _, name = name.partition(part)
+        short += before + shortened(part, length)
+    return short + name

@@ -87,6 +87,23 @@ def partition():
             r"^kernel\(labels\): expected one for each row, .* got \(\) for \(3, 3\)",
         ),
         (lambda: kernel(torch.ones(2, 3), torch.ones(2)), ShapeError, r"^kernel\(labels\): .* got \(2,\) for \(2, 3\)"),
+        (
+            lambda: history(1.0).plot(size=(3.3, 0)),
+            RangeError,
+            r"^histories\(size\): expected a width and a height above 0, in inches, got \(3.3, 0\). Pass such as",
+        ),
+        (lambda: history(1.0).plot(size=3.3), RangeError, r"^histories\(size\): expected a width and .* got 3.3"),
+        (lambda: compare(history(1.0)).plot(size=(3, math.nan)), RangeError, r"expected a width and .* got \(3, nan\)"),
+        (
+            lambda: history(1.0).plot(size=(3, 2), ax=Figure().add_subplot()),
+            RangeError,
+            r"^histories\(size\): expected None where ax is given, got \(3, 2\). Pass it to what makes the axes",
+        ),
+        (
+            lambda: quantities({"a": torch.ones(3)}, size=(3, 2), ax=Figure().add_subplot()),
+            RangeError,
+            r"^quantities\(size\): expected None where ax is given",
+        ),
         (lambda: images(torch.ones(2, 3, 4, 5)), ShapeError, r"^images\(images\): expected \(n, h, w\), got \(2, 3, 4"),
     ],
 )
@@ -110,6 +127,7 @@ def test_errors(call, error, message):
         (lambda: regions(None), r"^regions\(regions\): expected Regions, got NoneType. Pass what slice_regions"),
         (lambda: regions(partition(), [1.0]), r"^regions\(values\): expected a tensor, got list"),
         (lambda: decision_boundary(None), r"^decision_boundary\(regions\): expected Regions, got NoneType"),
+        (lambda: history(1.0).plot(size={}), r"^histories\(size\): expected numbers, or lists"),
         (lambda: similar_runs(None), r"^similar_runs\(verdict\): expected a Verdict, got NoneType"),
     ],
 )

@@ -8,6 +8,7 @@ import torch
 from matplotlib import pyplot
 
 from gnomon import History, Reading, compare, plot
+from gnomon._words import apart
 
 
 @pytest.fixture(autouse=True)
@@ -108,6 +109,76 @@ def test_a_long_name_is_cut_in_its_middle():
     assert 30 < len(name) < 60
     assert inside(figure, legend)
     assert axes.bbox.width > 0.8 * figure.bbox.width
+
+
+SWEEP = [f"resnet18-cifar10-weight-decay-{place}e-4-grokalign-0.1-cross-entropy" for place in range(3)]
+GRID = [
+    f"resnet18-lr{rate}-wd{decay}-cross-entropy-seed{seed}" for rate in (1, 2) for decay in (3, 4) for seed in (5, 6)
+]
+
+
+def test_names_that_differ_in_their_middle_are_told_apart():
+    figure, _ = compare(**dict.fromkeys(SWEEP, history())).plot()
+    shown = texts(figure.legends[0])
+    assert len({*shown}) == 3
+    assert all(f"-{place}e-" in name for place, name in enumerate(shown))
+    assert inside(figure, figure.legends[0])
+    figure, axes = pyplot.subplots(figsize=(2.5, 2.5), layout="constrained")
+    compare(**dict.fromkeys(SWEEP, history())).plot(ax=axes)
+    assert len({*texts(axes.get_legend())}) == 3
+    assert inside(figure, axes.get_legend())
+
+
+def test_names_are_shortened_in_what_they_share():
+    assert apart(SWEEP, 30) == [f"resnet…decay-{place}e-4-gr…ntropy" for place in range(3)]
+    assert apart([*SWEEP[:2], "b"], 30) == ["resnet…decay-0e-4-gr…ntropy", "resnet…decay-1e-4-gr…ntropy", "b"]
+    for length in range(20, 60):
+        shown = apart(GRID, length)
+        assert len({*shown}) == 8
+        assert max(map(len, shown)) <= length
+        for name, short in zip(GRID, shown, strict=True):
+            assert [digit for digit in short if digit in "123456"][-3:] == [name[11], name[15], name[-1]]
+    names = [letter * 30 + "-" + str(place) + "-" + letter * 30 for letter in "ab" for place in range(12)]
+    for length in (-5, 3, 9, 40):  # numbered, where there is no room for what tells them apart
+        assert len({*apart(names, length)}) == 24
+    assert apart(SWEEP, 4) == ["1 r…y", "2 r…y", "3 r…y"]
+    assert apart([], 9) == []
+
+
+def test_what_all_lines_share_is_said_once():
+    on_one_split = {name: history(place, "test/nc1", "test/loss") for place, name in enumerate("ab", 1)}
+    both = compare(**on_one_split)
+    figure, axes = both.plot()
+    assert texts(figure.legends[0]) == ["a", "b"]
+    assert [own.get_title(loc="left") for own in axes] == ["test/nc1", "test/loss"]
+    axes = both.plot("nc1", ax=pyplot.figure().add_subplot())[1]
+    assert (texts(axes.get_legend()), axes.get_ylabel()) == (["a", "b"], "test/nc1")
+    axes = both.plot(ax=pyplot.figure().add_subplot())[1]
+    assert (texts(axes.get_legend()), axes.get_ylabel()) == (["a, nc1", "b, nc1", "a, loss", "b, loss"], "test")
+    layers = history(1.0, "test/0/nc1", "test/1/nc1")
+    figure, axes = layers.plot()
+    assert (texts(figure.legends[0]), axes.get_title(loc="left")) == (["0", "1"], "test/nc1")
+    figure, axes = compare(a=layers, b=history(1.0, "train/0/nc1")).plot()
+    assert texts(figure.legends[0]) == ["a, test/0", "a, test/1", "b, train/0"]
+    figure, axes = history(1.0, "test/nc1", "test/0/nc1").plot()  # one would be left without a label
+    assert (texts(figure.legends[0]), axes.get_title(loc="left")) == (["test", "test/0"], "nc1")
+
+
+def test_a_figure_of_a_size_has_all_of_it():
+    names = ("train/jacobian_alignment", "test/jacobian_alignment", "train/nc1")
+    both = compare(**{name: history(1.0, *names) for name in ("plain", "other")})
+    for size, labels in (((3.3, 1.6), 2), ((3.3, 2.6), 4)):
+        figure, axes = both.plot(size=size)
+        assert tuple(figure.get_size_inches()) == size
+        assert inside(figure, figure.legends[0])
+        assert figure.legends[0].get_window_extent().y0 > axes[0].title.get_window_extent().y1
+        assert min(own.bbox.height for own in axes) > 0.25 * figure.dpi
+        assert len(texts(figure.legends[0])) == labels
+    first = both.plot("train/jacobian_alignment", "train/nc1", size=(3.3, 1.8))[1][0]
+    assert first.get_title(loc="left") == "train/jacobian\nalignment"
+    figure, axes = Reading(0, {"test/a": torch.rand(9), "test/b": torch.rand(9)}, {}).plot(size=(3.3, 2))
+    assert tuple(figure.get_size_inches()) == (3.3, 2)
+    assert all(inside(figure, own.get_legend()) for own in axes)
 
 
 def test_short_names_stand_side_by_side():

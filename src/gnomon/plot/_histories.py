@@ -1,6 +1,7 @@
 """Several quantities while one network trains, or several, with one panel per quantity."""
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import takewhile
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -20,28 +21,36 @@ Looks = dict[tuple[str, str], Look]
 
 @public
 def histories(
-    runs: Mapping[str, Series], names: Sequence[str], *, ax: Axes | None = None, logarithmic: Collection[str] = ()
+    runs: Mapping[str, Series],
+    names: Sequence[str],
+    *,
+    ax: Axes | None = None,
+    size: tuple[float | int, float | int] | None = None,
+    logarithmic: Collection[str] = (),
 ) -> tuple[Figure, Axes | list[Axes]]:
     """Draws quantities against the step of training, one panel each, with splits, layers and runs as lines.
 
     `History.plot` and `compare(...).plot` draw with this. The line is the mean over the samples, the band the middle
     half of them, where each is not merely right or wrong. The step axis is logarithmic where the steps span two
-    decades.
+    decades. What comes before the quantity's name in all lines, such as their split, stands in the title instead of in
+    each label.
 
     Args:
         runs: each a `gnomon.History`, by the names that the legend shows; one may have an empty name.
         names: the names of the quantities, such as `test/accuracy`. Those that differ only before the last slash share
             a panel.
         ax: where to draw all of them together; default: a new figure.
+        size: the width and the height of a new figure, in inches; default: what its panels and its legend need.
         logarithmic: the names whose value axis is logarithmic, if a value is above 0.
 
     Returns:
         The figure and its axes; for several panels, a list of axes.
 
     Raises:
-        ArgumentTypeError: if a run is no history, or `ax` is not one Axes.
+        ArgumentTypeError: if a run is no history, `ax` is not one Axes, or the size no numbers.
         EmptyError: if there are no runs, no names or no readings.
-        RangeError: if no run has a quantity of this name.
+        RangeError: if no run has a quantity of this name; if the size is not two numbers above 0, or axes are given
+            too.
     """
     for run, history in runs.items():
         require(Series, "a History", "Pass probe.history.", **{run or "runs": history})
@@ -56,36 +65,36 @@ def histories(
     log = {name.rpartition("/")[2] for name in logarithmic}
     looks = _looks(panels, len(runs) > 1)
     if ax is not None:
-        return _together(ax, panels, looks, log)
+        return style.figure_of(ax, size), _together(ax, panels, looks, log)
     steps = np.unique(np.concatenate([curve.steps for lines in panels.values() for curve in lines.values()]))
-    with style.grid(len(panels), [label(*key) for key in looks]) as (figure, axes):
+    shared, labels = _labels([*looks])
+    with style.grid(len(panels), labels, size=size) as (figure, axes):
+        named = dict(zip(looks, labels, strict=True))
         for own, (quantity, lines) in zip(axes, panels.items(), strict=True):
-            drawn = [(curve, looks[key], label(*key)) for key, curve in lines.items()]
+            drawn = [(curve, looks[key], named[key]) for key, curve in lines.items()]
             _draw(own, drawn, steps, log=quantity in log)
-            style.title(own, quantity)
+            style.title(own, joined("/", shared, quantity))
             if own.xaxis.get_major_ticks(1)[0].label1.get_visible():  # the lowest of its column
                 own.set_xlabel("step")
         style.common_legend(figure, axes)
     return figure, axes if len(axes) > 1 else axes[0]
 
 
-def _together(axes: Axes, panels: dict[str, Lines], looks: Looks, log: Collection[str]) -> tuple[Figure, Axes]:
+def _together(axes: Axes, panels: dict[str, Lines], looks: Looks, log: Collection[str]) -> Axes:
     """All lines of all quantities in one panel, whose values are on a logarithmic axis if those of each would be.
 
     Those of one quantity look as they do in a panel of their own, those of several each have a look of their own.
     """
-    figure, alone = style.figure_of(axes), len(panels) == 1
-    keys = [(quantity, key, curve) for quantity, lines in panels.items() for key, curve in lines.items()]
-    lines = [
-        (curve, looks[key] if alone else style.line(place), label(*key, *([] if alone else [style.words(quantity)])))
-        for place, (quantity, key, curve) in enumerate(keys)
-    ]
-    steps = np.unique(np.concatenate([curve.steps for curve, *_ in lines]))
-    _draw(axes, lines, steps, log=panels.keys() <= set(log))
+    alone = len(panels) == 1
+    curves = {(*key, quantity): curve for quantity, lines in panels.items() for key, curve in lines.items()}
+    each = [looks[run, before] if alone else style.line(place) for place, (run, before, _) in enumerate(curves)]
+    shared, labels = _labels([(*key, "" if alone else style.words(quantity)) for *key, quantity in curves])
+    steps = np.unique(np.concatenate([curve.steps for curve in curves.values()]))
+    _draw(axes, [*zip(curves.values(), each, labels, strict=True)], steps, log=panels.keys() <= set(log))
     axes.set_xlabel("step")
-    axes.set_ylabel(style.words(*panels) if alone else "", parse_math=False)
+    axes.set_ylabel(style.words(joined("/", shared, *(panels if alone else ()))), parse_math=False)
     style.legend(axes)
-    return figure, axes
+    return axes
 
 
 def _looks(panels: dict[str, Lines], several: bool) -> Looks:
@@ -116,6 +125,22 @@ def _draw(axes: Axes, lines: list[tuple[Curve, Look, str]], steps: Numbers, *, l
     style.frame(axes)
 
 
-def label(*parts: str) -> str:
+def _labels(lines: Sequence[tuple[str, ...]]) -> tuple[str, list[str]]:
+    """What comes before the quantity's name in all lines, such as their split, and the labels, which do not repeat it.
+
+    Each line is a run, what comes before, and anything else. Labels that have nothing else are left as they are.
+    """
+    befores = [before.split("/") for _, before, *_ in lines]
+
+    def labels(said: int) -> list[str]:
+        rest = ["/".join(before[said:]) for before in befores]
+        return [joined(", ", run, own, *more) for (run, _, *more), own in zip(lines, rest, strict=True)]
+
+    shared = len([*takewhile(lambda parts: len({*parts}) == 1, zip(*befores, strict=False))])
+    said = shared if all(labels(shared)) else 0
+    return "/".join(befores[0][:said]), labels(said)
+
+
+def joined(between: str, *parts: str) -> str:
     """The parts that are not empty."""
-    return ", ".join(filter(None, parts))
+    return between.join(filter(None, parts))

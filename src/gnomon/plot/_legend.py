@@ -12,13 +12,13 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 
-from gnomon._words import shortened
+from gnomon._words import apart
 
 MOST = 20
 """So many lines are named, since more could not be told apart."""
 CHARACTER = 0.55
 """The width of a character, in font sizes."""
-HANDLE, GAP = 5, 2
+HANDLE, GAP = 7, 2
 """The width of what stands before a name, and that between two columns, in characters."""
 ROW = 1.7
 """The height of a row, in font sizes."""
@@ -38,7 +38,7 @@ def named(panels: Sequence[Axes]) -> dict[str, Artist]:
 
 
 def fitted(names: Sequence[str], width: float | int, size: float | int, most: int = MOST) -> tuple[list[str], int]:
-    """The first names, long ones shortened, and the columns in which a legend has room for them.
+    """The first names, long ones shortened but still different, and the columns in which a legend has room for them.
 
     Args:
         names: of all lines.
@@ -47,7 +47,7 @@ def fitted(names: Sequence[str], width: float | int, size: float | int, most: in
         most: so many are shown; the others are counted.
     """
     room = int(72 * width / (CHARACTER * size))
-    shown = [shortened(name, room - HANDLE) for name in names[:most]]
+    shown = apart(names[:most], room - HANDLE)
     if len(names) > most:
         shown.append(f"… and {len(names) - most:,} more")
     widths = np.array([HANDLE + len(name) + GAP for name in shown])

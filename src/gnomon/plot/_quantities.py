@@ -22,6 +22,7 @@ def quantities(
     values: Mapping[str, Tensor],
     *,
     ax: Axes | None = None,
+    size: tuple[float | int, float | int] | None = None,
     axes_of: Mapping[str, Axis] | None = None,
     logarithmic: Collection[str] = (),
     right: Mapping[str, Tensor] | None = None,
@@ -37,6 +38,7 @@ def quantities(
         values: by name, such as `test/nc1`. Names that differ only before the last slash share a panel, except for
             matrices and images, and where samples are drawn apart.
         ax: where to draw, for one panel; default: a new figure.
+        size: the width and the height of a new figure, in inches; default: what its panels need.
         axes_of: by name, the axes as in the quantity's annotation, such as ("n",); default: unknown.
         logarithmic: the names whose value axis is logarithmic, if the values are above 0.
         right: by name, which samples are classified correctly, (n); these are drawn apart from the others.
@@ -45,10 +47,11 @@ def quantities(
         The figure and its axes; for several panels, a list of axes.
 
     Raises:
-        ArgumentTypeError: if one of them is no tensor, or `ax` is not one Axes.
+        ArgumentTypeError: if one of them is no tensor, `ax` is not one Axes, or the size no numbers.
         ShapeError: if `right` does not have one entry for each sample.
         EmptyError: if there are no values.
-        RangeError: if there are several panels and axes are given.
+        RangeError: if there are several panels and axes are given; if the size is not two numbers above 0, or axes are
+            given too.
     """
     panels: dict[tuple[str, Kind], Panel] = {}
     order = list(dict.fromkeys(name.rpartition("/")[2] for name in values))
@@ -72,7 +75,7 @@ def quantities(
     if not panels:
         raise EmptyError("values", "some", "none", "Read a quantity.")
     if ax is not None:
-        figure = style.figure_of(ax)
+        figure = style.figure_of(ax, size)
         if len(panels) > 1:
             titles = ", ".join(title for title, _ in panels)
             raise RangeError("ax", "one panel", titles, "Name one of them, or leave ax out.")
@@ -80,7 +83,7 @@ def quantities(
         _draw(ax, title, panel)
         return figure, ax
     rows = max(1 if kind is points else min(len(panel.held), NAMED + 1) for (_, kind), panel in panels.items())
-    with style.grid(len(panels), height=1.74 + 0.16 * rows, sharex=False) as (figure, axes):
+    with style.grid(len(panels), size=size, height=1.74 + 0.16 * rows, sharex=False) as (figure, axes):
         for own, ((title, _), panel) in zip(axes, panels.items(), strict=True):
             _draw(own, title, panel)
     return figure, axes if len(axes) > 1 else axes[0]

@@ -13,9 +13,13 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FixedLocator, Formatter, Locator, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
+from gnomon import _checks
+from gnomon.errors import RangeError
 from gnomon.plot import _legend
 from gnomon.plot._values import require
 
+Size = tuple[float | int, float | int]
+"""Width and height, in inches."""
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")
 """Okabe and Ito's colour-blind-safe palette, without its yellow, too pale for a line on white."""
 ROUND = (1, 2, 2.5, 5, 10)
@@ -47,6 +51,10 @@ STYLE: Any = {
 """matplotlib's settings, under which figures are made."""
 AXES, FIGURE = 0.775, 0.85
 """The parts of a figure's width that a legend above its axes, or above all panels, may take."""
+TITLE = 15.5
+"""How many characters of a title an inch has room for, of axes that are not yet laid out."""
+PANEL = 1.2
+"""How high, in inches, each row of panels is at least, whatever the names above them need."""
 ABOVE = 0.25
 """How high, in inches, names may stand above the first row of them, above axes for which no layout makes room."""
 
@@ -65,10 +73,24 @@ def line(place: int, dash: int | None = None) -> dict[str, Any]:
     return {"color": colour(place), "linestyle": dashes, "linewidth": 1.8, "solid_capstyle": "round"}
 
 
-def figure_of(ax: Axes) -> Figure:
-    """The whole figure, also where the axes are in a part of it; raises ArgumentTypeError unless these are one Axes."""
+def figure_of(ax: Axes, size: Size | None = None) -> Figure:
+    """The whole figure, also where the axes are in a part of it; raises ArgumentTypeError unless these are one Axes.
+
+    Raises RangeError if a size is asked for, which axes that are given have already.
+    """
     require(Axes, "one Axes", "Pass one, such as axs[0] of fig, axs = plt.subplots(1, 2).", ax=ax)
+    if size is not None:
+        raise RangeError("size", "None where ax is given", size, "Pass it to what makes the axes, as figsize=size.")
     return ax.figure.figure
+
+
+def inches(size: Size) -> tuple[float, float]:
+    """The width and the height of a figure; raises RangeError unless these are two numbers above 0."""
+    found = _checks.numbers("size", size)
+    if found.shape != (2,) or not ((found > 0) & found.isfinite()).all():
+        raise RangeError("size", "a width and a height above 0, in inches", size, "Pass such as (3.3, 2.2).")
+    width, height = found.tolist()
+    return width, height
 
 
 @contextmanager
@@ -106,15 +128,25 @@ def canvas(
         yield figure, figure.subplots()
 
 
+def rows_and_columns(count: int) -> tuple[int, int]:
+    """In which so many panels stand."""
+    columns = count if count < 4 else 2 if count == 4 else 3
+    return -(-count // columns), columns
+
+
 @contextmanager
 def grid(
-    count: int, names: Sequence[str] = (), *, height: float | int = 1.9, sharex: bool = True
+    count: int, names: Sequence[str] = (), *, size: Size | None = None, height: float | int = 1.9, sharex: bool = True
 ) -> Iterator[tuple[Figure, list[Axes]]]:
-    """A new pyplot figure with so many panels, in up to three columns, as `canvas` creates one with one panel."""
-    columns = count if count < 4 else 2 if count == 4 else 3
-    rows = -(-count // columns)
+    """A new pyplot figure with so many panels, in up to three columns, as `canvas` creates one with one panel.
+
+    Its size is this, or what its panels, of this height, and the rows of a legend of these names need.
+    """
+    rows, columns = rows_and_columns(count)
     width, high = (0.4 + 2.9 * columns, 0.5 + height * rows) if count > 1 else (4.8, 0.5 + 1.4 * height)
     high += _legend.higher(names, FIGURE * width, STYLE["font.size"])
+    if size is not None:
+        width, high = inches(size)
     with drawing(width, high, ConstrainedLayoutEngine(hspace=0.08, wspace=0.04)) as figure:
         panels = figure.subplots(rows, columns, squeeze=False, sharex=sharex)
         for axes in panels.flat[count:]:
@@ -148,9 +180,11 @@ def legend(axes: Axes) -> None:
 
 
 def common_legend(figure: Figure, panels: list[Axes]) -> None:
-    """A legend above all panels, for the lines that have names, each once."""
+    """A legend above all panels, for the lines that have names, each once, as many as there is room for."""
     if found := _legend.named(panels):
-        _legend.placed(figure, found, FIGURE * figure.get_figwidth(), loc="outside upper left")
+        width, room = FIGURE * figure.get_figwidth(), figure.get_figheight() - PANEL * rows_and_columns(len(panels))[0]
+        most = _legend.as_many([*found], width, _legend.font_size(), max(0, room))
+        _legend.placed(figure, found, width, most, loc="outside upper left")
 
 
 def words(name: str) -> str:
@@ -160,7 +194,9 @@ def words(name: str) -> str:
 
 def title(axes: Axes, name: str, room: float | int = 6) -> None:
     """A quantity's name above its panel, in lines that this has room for, so many points above it."""
-    axes.set_title(textwrap.fill(words(name), 34), loc="left", size=9.5, pad=room, parse_math=False)
+    most = min(34, max(1, int(TITLE * axes.bbox.width / axes.figure.dpi)))
+    lines = textwrap.fill(words(name).replace("/", "/ "), most).replace("/ ", "/")  # which may also end at a slash
+    axes.set_title(lines, loc="left", size=9.5, pad=room, parse_math=False)
 
 
 def few(low: float | int, high: float | int) -> bool:

@@ -46,7 +46,9 @@ class Comparison:
         return concat({name: history.to_pandas() for name, history in self.histories.items()}, names=["run"])
 
     @within("Comparison")
-    def plot(self, *names: str, ax: "Axes | None" = None) -> "tuple[Figure, Axes | list[Axes]]":
+    def plot(
+        self, *names: str, ax: "Axes | None" = None, size: tuple[float | int, float | int] | None = None
+    ) -> "tuple[Figure, Axes | list[Axes]]":
         """Draws quantities of all histories against the training step, one panel each, as `History.plot` does.
 
         Each history has a colour, and each split or layer its dash pattern; several quantities in the same axes have
@@ -55,21 +57,23 @@ class Comparison:
         Args:
             names: such as `test/accuracy`, or `accuracy` for all splits and layers that have it; default: all.
             ax: where to draw all of them together; default: a new figure.
+            size: the width and the height of a new figure, in inches; default: what its panels and its legend need.
 
         Returns:
             The figure and its axes; for several panels, a list of axes.
 
         Raises:
             MissingExtraError: if matplotlib is not installed.
-            ArgumentTypeError: if `ax` is not one Axes.
+            ArgumentTypeError: if `ax` is not one Axes, or the size no numbers.
             EmptyError: if there are no readings.
-            RangeError: if there is no quantity of a given name.
+            RangeError: if there is no quantity of a given name; if the size is not two numbers above 0, or axes are
+                given too.
         """
         from gnomon import plot
 
         found = chosen(names, self.quantities)
         log = [name for name in found if any(history.about(name).logarithmic for history in self.histories.values())]
-        return plot.histories(self.histories, found, ax=ax, logarithmic=log)
+        return plot.histories(self.histories, found, ax=ax, size=size, logarithmic=log)
 
     def __str__(self) -> str:
         return in_words(f"{len(self.histories)} histories", self.histories)

@@ -216,7 +216,9 @@ class History:
         return about_in(self._docstrings, name)
 
     @within("History")
-    def plot(self, *names: str, ax: "Axes | None" = None) -> "tuple[Figure, Axes | list[Axes]]":
+    def plot(
+        self, *names: str, ax: "Axes | None" = None, size: tuple[float | int, float | int] | None = None
+    ) -> "tuple[Figure, Axes | list[Axes]]":
         """Draws quantities against the training step, one panel each: the mean, and the middle half of the samples.
 
         Splits and layers are lines in a panel. Its value axis is logarithmic if the quantity's docstring says that its
@@ -226,20 +228,22 @@ class History:
             names: such as `test/accuracy`, or `accuracy` for all splits and layers that have it, or `mse_decomposition`
                 for all its parts; default: all.
             ax: where to draw all of them together; default: a new figure.
+            size: the width and the height of a new figure, in inches; default: what its panels and its legend need.
 
         Returns:
             The figure and its axes; for several panels, a list of axes.
 
         Raises:
             MissingExtraError: if matplotlib is not installed.
-            ArgumentTypeError: if `ax` is not one Axes.
+            ArgumentTypeError: if `ax` is not one Axes, or the size no numbers.
             EmptyError: if there are no readings.
-            RangeError: if there is no quantity of a given name.
+            RangeError: if there is no quantity of a given name; if the size is not two numbers above 0, or axes are
+                given too.
         """
         from gnomon import plot
 
         found = chosen(names, self.quantities)
-        return plot.histories({"": self}, found, ax=ax, logarithmic=logarithmic(found, self._docstrings))
+        return plot.histories({"": self}, found, ax=ax, size=size, logarithmic=logarithmic(found, self._docstrings))
 
     @within("History")
     def verdict(self, split: str = TRAIN, validation: str | None = VALIDATION) -> Verdict:

@@ -79,7 +79,9 @@ class Reading:
         return numbers
 
     @within("Reading")
-    def plot(self, *names: str, ax: "Axes | None" = None) -> "tuple[Figure, Axes | list[Axes]]":
+    def plot(
+        self, *names: str, ax: "Axes | None" = None, size: tuple[float | int, float | int] | None = None
+    ) -> "tuple[Figure, Axes | list[Axes]]":
         """Draws quantities at this step, one panel each: one value per sample as a histogram, a matrix as colours.
 
         Samples that are classified correctly are drawn separately from the others if `accuracy` was read on the same
@@ -90,15 +92,17 @@ class Reading:
             names: such as `test/jacobian_norm`, or `jacobian_norm` for all splits and layers that have it, or
                 `mse_decomposition` for all its parts; default: all.
             ax: where to draw, for one panel; default: a new figure.
+            size: the width and the height of a new figure, in inches; default: what its panels need.
 
         Returns:
             The figure and its axes; for several panels, a list of axes.
 
         Raises:
             MissingExtraError: if matplotlib is not installed.
-            ArgumentTypeError: if `ax` is not one Axes.
+            ArgumentTypeError: if `ax` is not one Axes, or the size no numbers.
             EmptyError: if no quantity has a value.
-            RangeError: if there is no quantity of a given name, or there are several panels and axes are given.
+            RangeError: if there is no quantity of a given name, or there are several panels and axes are given; if the
+                size is not two numbers above 0, or axes are given too.
         """
         from gnomon import plot
 
@@ -107,6 +111,7 @@ class Reading:
         return plot.quantities(
             {name: there[name] for name in found},
             ax=ax,
+            size=size,
             axes_of={name: about_in(self.docstrings, name).axes for name in found},
             logarithmic=logarithmic(found, self.docstrings),
             right={name: right for name in found if (right := correct(name, there)) is not None},
