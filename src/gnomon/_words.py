@@ -25,6 +25,11 @@ def number(value: float, gap: float = 0.0) -> str:
     return f"{value:,.0f}" if "e" in words and abs(value) > 999 and abs(round(value)) < 1e6 else words
 
 
+def counted(count: int, what: str) -> str:
+    """How many there are of what is named in the singular."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
 def shortened(name: str, length: int) -> str:
     """The name; of one that has more characters than this its beginning and its end."""
     half = max(1, (length - 1) // 2)

@@ -10,6 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from gnomon._words import counted
 from gnomon_lab.cli.measure_inputs import place_of, samples_of, setting_of
 from gnomon_lab.cli.measure_options import Options
 from gnomon_lab.cli.outputs import refuse
@@ -27,7 +28,6 @@ from gnomon_lab.measuring import (
     contents,
     explanations,
     files_of,
-    in_samples,
     look,
     measure,
     ready,
@@ -65,7 +65,7 @@ def summarise(options: Options, path: Path, console: Terminal) -> Summary:
     data = samples_of(options, refilled, console)
     refuse(options.outputs(), [*contents(path), *data.files, *files_of(options.model or "")])
     also = f"; also there: {', '.join(loaded.others)} (--key)" if loaded.others else ""
-    say(f"{path}: {loaded.words}{also}; {in_samples(len(data.x))} of {data.source}", console)
+    say(f"{path}: {loaded.words}{also}; {counted(len(data.x), 'sample')} of {data.source}", console)
     tell, how = partial(say, terminal=console), options.how()
     found = ready(
         network, data, quantities, logits=options.logits, all_of_them=bool(options.quantities), say=tell, **how

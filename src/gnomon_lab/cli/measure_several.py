@@ -14,6 +14,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from gnomon import Verdict, __version__
+from gnomon._words import counted
 from gnomon.errors import CheckpointError, GnomonError
 from gnomon_lab.cli.measure_inputs import place_of, samples_of, setting_of
 from gnomon_lab.cli.measure_options import Options
@@ -123,7 +124,7 @@ def ordered(
         say(f"left out {path}: the weights of {other}, at the same step", beside)
     first, last = min(steps.by_step), max(steps.by_step)
     span = f"step {first:,}" if first == last else f"steps {first:,} to {last:,}"
-    say(f"{in_words(len(steps.by_step))}, {span}: {SOURCES[steps.source]}", beside)
+    say(f"{counted(len(steps.by_step), 'checkpoint')}, {span}: {SOURCES[steps.source]}", beside)
     return steps, failed | steps.damaged
 
 
@@ -191,7 +192,8 @@ def read(steps: Steps, kept: Kept, reader: Reader, beside: Terminal) -> dict[Pat
             del steps.by_step[step]
     if kept.path is not None and len(unknown) < len(steps.by_step):
         say(
-            f"{kept.path}: {in_words(len(steps.by_step) - len(unknown))} measured before, {len(unknown):,} to do",
+            f"{kept.path}: {counted(len(steps.by_step) - len(unknown), 'checkpoint')} measured before, "
+            f"{len(unknown):,} to do",
             beside,
         )
     with Progress(beside) as progress, warnings_said(beside):
@@ -206,21 +208,17 @@ def read(steps: Steps, kept: Kept, reader: Reader, beside: Terminal) -> dict[Pat
             seconds = left * (time.monotonic() - start)
             if left == len(unknown) - 1 and seconds > LONG:  # the first takes longer
                 also = "" if kept.path else "; with --history FILE a call that was stopped goes on where it was"
-                say(f"{in_words(left)} to measure, about {duration(seconds)}{also}", beside)
+                say(f"{counted(left, 'checkpoint')} to measure, about {duration(seconds)}{also}", beside)
             return record
 
         return failed | measure_each(steps, kept, timed, show=show)
 
 
-def in_words(count: int) -> str:
-    """How many checkpoints, in words."""
-    return f"{count:,} checkpoints" if count != 1 else "1 checkpoint"
-
-
 def leave(options: Options, moved: Moved, beside: Terminal) -> None:
     """When the work is stopped: names the file from which to go on or, without one, prints what was measured so far."""
     if options.history is not None:
-        say(f"{options.history}: {in_words(len(moved.records))} measured; the same command goes on from there", beside)
+        done = counted(len(moved.records), "checkpoint")
+        say(f"{options.history}: {done} measured; the same command goes on from there", beside)
     elif moved.records:
         print_all(options, moved)
 
@@ -285,5 +283,5 @@ def together(failed: Mapping[Path, GnomonError], done: int) -> GnomonError:
         alike = all(other.expected == error.expected for other in others)
         error.got = f"{error.got}; {'so also' if alike else 'also left out, each for its own reason:'} {names}{more}"
     if done:
-        error.advice = f"{error.advice} Measured: {in_words(done)}."
+        error.advice = f"{error.advice} Measured: {counted(done, 'checkpoint')}."
     return error

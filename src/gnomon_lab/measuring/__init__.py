@@ -12,7 +12,7 @@ from gnomon_lab.measuring.quantities import also, chosen, explanations
 from gnomon_lab.measuring.ready import ready
 from gnomon_lab.measuring.refilled import Refilled
 from gnomon_lab.measuring.samples import Data, load_data
-from gnomon_lab.measuring.shown import COLUMNS, Summary, as_json, as_report, in_samples, shown
+from gnomon_lab.measuring.shown import COLUMNS, Summary, as_json, as_report, shown
 from gnomon_lab.measuring.steps import LASTING, SOURCES, Steps, by_step
 
 __all__ = [
@@ -44,7 +44,6 @@ __all__ = [
     "device_of",
     "explanations",
     "files_of",
-    "in_samples",
     "load_data",
     "look",
     "measure",

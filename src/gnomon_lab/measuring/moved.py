@@ -7,11 +7,12 @@ from functools import cached_property
 from typing import Any
 
 from gnomon import History, Verdict
+from gnomon._words import counted
 from gnomon.probe import about, from_records, unfit
 from gnomon_lab.figures import Curves, Line, Mark, Panel
 from gnomon_lab.measuring.kept import Record
 from gnomon_lab.measuring.quantities import explanation, explanations
-from gnomon_lab.measuring.shown import by_reason, in_samples, share_axis, shown, title_of
+from gnomon_lab.measuring.shown import by_reason, share_axis, shown, title_of
 from gnomon_lab.report import Report, Table
 from gnomon_lab.report.worth import as_numbers, in_details, in_sight, worth
 from gnomon_lab.runs.machine import machine
@@ -161,12 +162,10 @@ def as_page(moved: Moved) -> Report:
     rows = tuple((name, *ends(moved.points(name), at)) for name in moved.names)
     verdicts = {"": moved.worth}
     answer = in_sight(verdicts)
-    count, span = f"{len(at):,} checkpoints", f"Steps {at[0]:,} to {at[-1]:,}"
-    if len(at) == 1:
-        count, span = "1 checkpoint", f"Step {at[0]:,}"
+    span = f"Step {at[0]:,}" if len(at) == 1 else f"Steps {at[0]:,} to {at[-1]:,}"
     return Report(
-        title=f"{count} at {setting['data']}",
-        summary=f"{span}, {in_samples(setting['samples'])}{of_accuracy(moved)}.",
+        title=f"{counted(len(at), 'checkpoint')} at {setting['data']}",
+        summary=f"{span}, {counted(setting['samples'], 'sample')}{of_accuracy(moved)}.",
         introduction="\n\n".join(paragraphs),
         table=Table(("", "first", "last", "lowest", "highest"), rows, explanations(moved.names)),
         worth=answer,

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gnomon._words import counted
 from gnomon.probe import about
 from gnomon_lab.figures import Curves, Line, Panel
 from gnomon_lab.measuring.measure import Measured
@@ -64,11 +65,6 @@ def shown(number: float | None) -> str:
     return "" if number is None else f"{number:.4g}"
 
 
-def in_samples(count: int) -> str:
-    """How many samples, in words."""
-    return f"{count:,} samples" if count != 1 else "1 sample"
-
-
 def as_json(summary: Summary) -> dict[str, Any]:
     """Everything as values that JSON can hold: a number that is NaN or infinite is null."""
     return {
@@ -96,7 +92,7 @@ def as_report(summary: Summary) -> Report:
     ]
     return Report(
         title=f"{setting['checkpoint']} at {setting['data']}",
-        summary=f"{in_samples(setting['samples'])}{accuracy}.",
+        summary=f"{counted(setting['samples'], 'sample')}{accuracy}.",
         introduction="\n\n".join(paragraphs),
         table=Table(("", *COLUMNS), tuple(summary.rows()), explanations(values)),
         figures=figures(values, setting["samples"]),

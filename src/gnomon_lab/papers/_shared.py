@@ -31,6 +31,11 @@ def squared_error(logits: Tensor, labels: Tensor) -> Tensor:
     return functional.mse_loss(logits, functional.one_hot(labels, logits.shape[1]).to(logits.dtype))
 
 
+def centroid_norm(centroid: Float[Tensor, "n *d"]) -> Float[Tensor, "n"]:
+    """The norm of each sample's centroid, in outputs per input; with one output it is the Jacobian's."""
+    return torch.linalg.vector_norm(centroid.flatten(1), dim=1)
+
+
 LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "cross-entropy": functional.cross_entropy,
     "mse": squared_error,

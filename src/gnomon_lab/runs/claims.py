@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gnomon._words import counted
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -26,7 +28,7 @@ class Claim:
 def reproduced(claims: Sequence[Claim]) -> str:
     """How many of the claims hold, in words."""
     good = sum(claim.holds for claim in claims)
-    return f"{good} of {len(claims)} {'claim' if len(claims) == 1 else 'claims'} reproduced"
+    return f"{good} of {counted(len(claims), 'claim')} reproduced"
 
 
 def at_most(message: str, source: str, limit: float, values: Sequence[float]) -> Claim:

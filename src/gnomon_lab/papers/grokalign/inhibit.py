@@ -28,6 +28,7 @@ from gnomon_lab.papers._shared import (
     SEEN,
     UNSEEN,
     accuracy_panel,
+    centroid_norm,
     geometry,
     lines,
     marked,
@@ -81,11 +82,6 @@ def run(config: Config, run: Run) -> None:
     train, test = mnist_splits(run, config.samples)
     for arm in ARMS:
         train_arm(config, run, arm, train, test)
-
-
-def centroid_norm(centroid: torch.Tensor) -> torch.Tensor:
-    """The norm of each sample's centroid (n), in outputs per input."""
-    return centroid.flatten(1).norm(dim=1)
 
 
 def train_arm(config: Config, run: Run, arm: str, train: Samples, test: Samples) -> None:

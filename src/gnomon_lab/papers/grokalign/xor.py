@@ -17,7 +17,7 @@ from gnomon.models import mlp
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Line, Panel
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers._shared import marked
+from gnomon_lab.papers._shared import centroid_norm, marked
 from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, last, over_seeds, series, settled_at
 from gnomon_lab.settings import Count, NonNegative, Positive, Settings, at_least
 from gnomon_lab.training import fit
@@ -120,11 +120,6 @@ def alignment(centroid: Float[Tensor, "n d"], x: Float[Tensor, "n d"], labels: F
     return labels[:, 0] * centroid_alignment(centroid, x)
 
 
-def norm(centroid: Float[Tensor, "n d"]) -> Float[Tensor, "n"]:
-    """The centroid's norm, which with one output is the Jacobian's."""
-    return torch.linalg.vector_norm(centroid, dim=1)
-
-
 def train_arm(config: Config, run: Run, arm: str, model: nn.Module, seen: dict[str, tuple[Tensor, Tensor]]) -> None:
     """Trains one network."""
     optimizer = torch.optim.SGD(model.parameters(), config.learning_rate, weight_decay=config.weight_decay)
@@ -132,7 +127,8 @@ def train_arm(config: Config, run: Run, arm: str, model: nn.Module, seen: dict[s
     penalty = GrokAlign(config.coefficient, generator=generator) if arm == "GrokAlign" else None
     x, labels = seen["train"]
     splits = seen | {"point": (x[:1], labels[:1])}
-    probe = Probe(model, splits, {"right": right, "train": [alignment, norm], "point": [alignment, norm]})
+    of_centroids = {"alignment": alignment, "norm": centroid_norm}
+    probe = Probe(model, splits, {"right": right, "train": of_centroids, "point": of_centroids})
     for step in fit(
         run, arm, config.steps, model, optimizer, lambda step: [(x, labels)], mse_loss,
         due=log_spaced(config.readings), penalty=penalty, generator=generator,

@@ -43,6 +43,11 @@ def legend_px(labels: Sequence[str]) -> int:
     return _legend.height(labels, _layout.WIDTH - 2 * EDGE) if labels else 0
 
 
+def above_frames(marks: Sequence[Mark]) -> int:
+    """The height of what is above frames side by side: title, legend and the frames' own titles."""
+    return TITLE + legend_px([mark.label for mark in marks]) + _layout.PANEL_TITLE
+
+
 def draw_legend(drawing: Drawing, handles: Sequence[Line2D | Patch], whole: int, handlelength: float) -> None:
     """Draws the legend below the title of a figure `whole` pixels high; nothing if there are no handles."""
     if not handles:

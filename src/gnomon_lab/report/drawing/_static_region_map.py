@@ -14,13 +14,12 @@ from gnomon_lab.figures import Corners, Points, Polylines, RegionFrame, RegionMa
 from gnomon_lab.report.drawing import _layout, _region_layout, _scatter_layout
 from gnomon_lab.report.drawing._matplotlib import (
     POINT,
-    TITLE,
+    above_frames,
     canvas,
     colour_bar,
     draw_legend,
     frame_title,
     handle,
-    legend_px,
     line_style,
     marker_style,
     plain,
@@ -33,11 +32,12 @@ _TALLEST = 620
 
 def draw_region_map(regions: RegionMap) -> Drawing:
     """Draws the frames side by side, and the colour bar."""
-    wide, tall = _sides(regions)
-    whole = _top(regions) + round(tall) + _layout.X_AXIS + _scatter_layout.BAR_ROOM
+    (wide, tall), marks = _sides(regions), _region_layout.marks(regions)
+    top = above_frames(marks)
+    whole = top + round(tall) + _layout.X_AXIS + _scatter_layout.BAR_ROOM
     drawing = canvas(whole, regions.title)
-    draw_legend(drawing, [handle(mark, _look(mark)) for mark in _region_layout.marks(regions)], whole, handlelength=2.0)
-    bottom = (whole - _top(regions) - tall) / whole
+    draw_legend(drawing, [handle(mark, _look(mark)) for mark in marks], whole, handlelength=2.0)
+    bottom = (whole - top - tall) / whole
     for i, frame in enumerate(regions.still):
         left = _MARGIN_LEFT + i * (wide + _BETWEEN)
         axes = drawing.add_axes((left / _layout.WIDTH, bottom, wide / _layout.WIDTH, tall / whole))
@@ -49,10 +49,6 @@ def draw_region_map(regions: RegionMap) -> Drawing:
             axes.tick_params(axis="y", labelleft=False)
     _draw_bar(drawing, regions, whole)
     return drawing
-
-
-def _top(regions: RegionMap) -> int:
-    return TITLE + legend_px([mark.label for mark in _region_layout.marks(regions)]) + _layout.PANEL_TITLE
 
 
 def _sides(regions: RegionMap) -> tuple[float, float]:

@@ -13,12 +13,11 @@ from gnomon.plot import style
 from gnomon_lab.figures import Polylines, Space, SpaceFaces, SpaceFrame, SpaceMark, SpacePoints
 from gnomon_lab.report.drawing import _layout, _space_layout
 from gnomon_lab.report.drawing._matplotlib import (
-    TITLE,
+    above_frames,
     canvas,
     draw_legend,
     frame_title,
     handle,
-    legend_px,
     line_style,
     marker_style,
     plain,
@@ -34,10 +33,10 @@ _ZOOM, _ASIDE, _TALL = 0.93, 0.06, 0.92
 
 def draw_space(space: Space) -> Drawing:
     """Draws the frames side by side."""
-    side = _plot(space)
-    whole = _top(space) + round(_TALL * side)
+    side, marks = _plot(space), _space_layout.marks(space)
+    whole = above_frames(marks) + round(_TALL * side)
     drawing = canvas(whole, space.title)
-    handles = [_handle(mark) for mark in _space_layout.marks(space)]
+    handles = [_handle(mark) for mark in marks]
     draw_legend(drawing, handles, whole, handlelength=2.0)
     room = (_layout.WIDTH - 2 * _SIDE) / len(space.still)
     for i, frame in enumerate(space.still):
@@ -45,10 +44,6 @@ def draw_space(space: Space) -> Drawing:
         place = (left / _layout.WIDTH, 0, side / _layout.WIDTH, side / whole)
         _draw_frame(drawing.add_axes(place, projection="3d"), space, frame)
     return drawing
-
-
-def _top(space: Space) -> int:
-    return TITLE + legend_px([mark.label for mark in _space_layout.marks(space)]) + _layout.PANEL_TITLE
 
 
 def _plot(space: Space) -> float | int:

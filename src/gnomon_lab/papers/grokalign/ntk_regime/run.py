@@ -20,7 +20,7 @@ from gnomon.data import Samples
 from gnomon.models import mlp
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers._shared import mnist_rows
+from gnomon_lab.papers._shared import centroid_norm, mnist_rows
 from gnomon_lab.papers.grokalign.ntk_regime.page import CONSTANT, NETWORK, claims, figures, summary, table
 from gnomon_lab.runs import Run
 from gnomon_lab.settings import Count, Positive, Settings, between
@@ -97,14 +97,12 @@ def train_network(config: Config, run: Run, train: Samples) -> None:
     def kernel(model: nn.Module, x: Tensor) -> Tensor:
         return ntk_to_point(model, others, x[0]).mean()
 
-    def norm(centroid: Tensor) -> Tensor:
-        return torch.linalg.vector_norm(centroid, dim=1)
-
     def predicted(model: nn.Module, x: Tensor) -> Tensor:
         return config.learning_rate * centroid_rate(model, x, train.x, train.labels, binary_cross_entropy)
 
     point, inner = train.x[place : place + 1], centroid_inner_product
-    after = Probe(model, point, {"kernel": kernel, "inner": inner, "alignment": centroid_alignment, "norm": norm})
+    of_point = {"kernel": kernel, "inner": inner, "alignment": centroid_alignment, "norm": centroid_norm}
+    after = Probe(model, point, of_point)
     before, due = Probe(model, point, {"inner_before": inner, "predicted": predicted}), log_spaced(config.readings)
     for step in run.steps(NETWORK, config.steps, model=model, optimizer=optimizer):
         if step == 0:
