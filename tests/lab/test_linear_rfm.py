@@ -10,10 +10,10 @@ from gnomon_lab.papers.agop_collapse.linear_rfm.page import (
     arms,
     claims,
     closed_form,
-    every,
     figures,
     observed,
     printed,
+    ridged,
     summary,
     table,
     within,
@@ -167,8 +167,8 @@ def test_settings_are_checked_together():
 
 def test_smallest_variant_resumes_exactly_and_agrees_with_the_closed_forms(tmp_path):
     records = resumed(run, TINY, tmp_path, step=50, arm="exact 2 0.02")
-    assert len(arms(records, "exact", every)) == 8
-    assert len(arms(records, "printed", every)) == 6, "the printed factor is below one half for the largest ridge"
+    assert len(arms(records, "exact", ridged)) == 8
+    assert len(arms(records, "printed", ridged)) == 6, "the printed factor is below one half for the largest ridge"
     found = claims([records])
     assert [place for place, claim in enumerate(found) if not claim.holds] == [1, 2]
     (slow,) = arms(records, "exact", lambda record: (record["kernel_ridge"], record["feature_ridge"]) == (2.0, 1.0))

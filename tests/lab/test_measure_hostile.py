@@ -90,6 +90,7 @@ def test_one_file_does_not_take_both(folder, complaint, other):
     Path("linked").symlink_to(".")
     said = complaint(*USUAL, "--out", "a", "--report", other.format(folder))
     assert "measure(--out, --report): expected a file each, got 'a', " in said
+    assert said.endswith("Name one for each.")
     assert not Path("a").exists()
 
 

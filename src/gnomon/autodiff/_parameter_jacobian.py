@@ -97,13 +97,13 @@ def mapped(
 ) -> list[Float[Tensor, "n c _"]]:
     """The Jacobians of all samples at once."""
 
-    def single(values: dict[str, Tensor], sample: Tensor) -> Tensor:
+    def of_one(values: dict[str, Tensor], sample: Tensor) -> Tensor:
         with standing_in(model, parameters, values):
             (row,) = model(sample.clone().unsqueeze(0))
         return row
 
     values = {name: parameter.detach() for name, parameter in parameters.items()}
-    blocks: dict[str, Tensor] = torch.func.vmap(torch.func.jacrev(single), in_dims=(None, 0))(values, x)
+    blocks: dict[str, Tensor] = torch.func.vmap(torch.func.jacrev(of_one), in_dims=(None, 0))(values, x)
     return [block.flatten(2) if block.ndim > 2 else block.unsqueeze(2) for block in blocks.values()]
 
 

@@ -48,7 +48,7 @@ def psd_root(matrix: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
     _checks.finite(matrix=matrix)
     # Of single precision even in float64, whose sums may be of products that were computed in float32.
     eps = max(torch.finfo(dtype).eps for dtype in (matrix.dtype, torch.float32))
-    return root(in_single(matrix), eps).to(matrix.dtype)
+    return root_by_eigenvectors(in_single(matrix), eps).to(matrix.dtype)
 
 
 @runtime_checkable
@@ -90,4 +90,4 @@ class Root(torch.autograd.Function):
         return vectors @ torch.where(sums > 0, turned / torch.where(sums > 0, sums, 1), 0) @ vectors.mT, None
 
 
-root: Callable[[Tensor, float], Tensor] = Root.apply
+root_by_eigenvectors: Callable[[Tensor, float], Tensor] = Root.apply

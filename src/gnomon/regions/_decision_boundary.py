@@ -103,7 +103,7 @@ def _chained(segments: Float[Tensor, "s 2 2"]) -> list[Float[Tensor, "_ 2"]]:
     if not len(segments):
         return []
     scale = float(segments.abs().max())
-    keys = torch.round(segments / (1e-9 * scale)).long().tolist()
+    keys = torch.round(segments / (NEAR * scale)).long().tolist()
     ways: dict[tuple[int, ...], dict[tuple[int, ...], tuple[Tensor, Tensor]]] = {}
     for (start, end), (a, b) in zip(keys, segments, strict=True):
         ways.setdefault(tuple(start), {})[tuple(end)] = (a, b)

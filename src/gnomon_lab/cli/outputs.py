@@ -43,7 +43,7 @@ def refuse(outputs: Mapping[str, Path], inputs: Iterable[Path]) -> None:
     paths = {path.absolute().resolve() for path in outputs.values()}
     if len(paths) < len(outputs):
         got = ", ".join(repr(str(path)) for path in outputs.values())
-        raise DataError(f"--{', --'.join(outputs)}", "a file each", got, "Name two.")
+        raise DataError(f"--{', --'.join(outputs)}", "a file each", got, "Name one for each.")
 
 
 def kind(path: Path) -> str:

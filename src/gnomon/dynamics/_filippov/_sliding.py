@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Bool, Float
 
+from gnomon.dynamics._filippov._regularisation import NEAR
 from gnomon.dynamics._filippov._system import (
     Coefficients,
     PiecewiseSmoothFlow,
@@ -17,8 +18,6 @@ from gnomon.dynamics._filippov._system import (
 
 NEWTON = 8
 """Newton steps to the coefficients of sliding points, at most."""
-NEAR = 1e-8
-"""A Newton step after which the next one would be rounding."""
 SINGULAR = 1e-10
 """Singular values, as shares of the largest, that count as zero."""
 

@@ -37,7 +37,7 @@ def arms(records: Sequence[Record], scaling: Scaling, chosen: Callable[[Record],
     return [arm for arm in by_arm(records).values() if arm[0]["scaling"] == scaling and chosen(arm[0])]
 
 
-def every(record: Record) -> bool:
+def ridged(record: Record) -> bool:
     """Whether there is a ridge in the kernel."""
     return record["kernel_ridge"] > 0
 
@@ -114,7 +114,7 @@ def off_rate(arm: Arm) -> float:
 
 def disordered(records: Sequence[Record]) -> int:
     """How many pairs of neighbouring ridges contradict: larger λ_k, slower; larger λ_Φ, faster."""
-    rates = {(arm[0]["feature_ridge"], arm[0]["kernel_ridge"]): observed(arm) for arm in arms(records, "exact", every)}
+    rates = {(arm[0]["feature_ridge"], arm[0]["kernel_ridge"]): observed(arm) for arm in arms(records, "exact", ridged)}
     features, kernels = (sorted({key[place] for key in rates}) for place in (0, 1))
     slower = [rates[f, a] < rates[f, b] for f in features for a, b in itertools.pairwise(kernels)]
     faster = [rates[a, k] > rates[b, k] for k in kernels for a, b in itertools.pairwise(features)]
@@ -126,9 +126,9 @@ def table(records: Sequence[Record]) -> Cells:
     columns = ("λ_Φ", "λ_k", "of the bound", "layers", "a layer", "left", "printed κ", "(λ_k/λ_Φ)²")
     rows: list[tuple[str, ...]] = []
     ends = {
-        (r["feature_ridge"], r["kernel_ridge"]): left(arm) for arm in arms(records, "printed", every) for r in arm[:1]
+        (r["feature_ridge"], r["kernel_ridge"]): left(arm) for arm in arms(records, "printed", ridged) for r in arm[:1]
     }
-    for arm in arms(records, "exact", every):
+    for arm in arms(records, "exact", ridged):
         features, kernel = ridges = arm[0]["feature_ridge"], arm[0]["kernel_ridge"]
         rows.append(
             (f"{features:g}", f"{kernel:g}", f"{arm[0]['share']:,.4g}", f"{len(steps(arm)) + 3}",
@@ -140,7 +140,7 @@ def table(records: Sequence[Record]) -> Cells:
 
 def summary(records: Sequence[Record]) -> str:
     """The result in two sentences; the second where ridges are small enough to show a power, and leave something."""
-    exact, shown = max(left(arm) for arm in arms(records, "exact", every)), powers(records, left)
+    exact, shown = max(left(arm) for arm in arms(records, "exact", ridged)), powers(records, left)
     found = f"With the exact factor every recursion ends at the labels' Gram matrix, to {exact:.0e} of its eigenvalue."
     if not any(shown):
         return found
@@ -160,9 +160,9 @@ def figures(records: Sequence[Record]) -> list[Figure]:
 
 def curves(records: Sequence[Record], scaling: Scaling, title: str, message: str) -> list[Figure]:
     """The distance from the labels' Gram matrix by layer, a panel for each λ_Φ."""
-    kernels = sorted({record["kernel_ridge"] for record in records if every(record)})
+    kernels = sorted({record["kernel_ridge"] for record in records if ridged(record)})
     panels = []
-    for features, group in itertools.groupby(arms(records, scaling, every), key=lambda arm: arm[0]["feature_ridge"]):
+    for features, group in itertools.groupby(arms(records, scaling, ridged), key=lambda arm: arm[0]["feature_ridge"]):
         lines = []
         for arm in group:
             kernel = arm[0]["kernel_ridge"]
@@ -182,7 +182,7 @@ def curves(records: Sequence[Record], scaling: Scaling, title: str, message: str
 def remainders(records: Sequence[Record]) -> list[Figure]:
     """What is left at the end with the printed factor, next to the square that the theorem prints."""
     lines = []
-    by_ridge = itertools.groupby(arms(records, "printed", every), key=lambda arm: arm[0]["feature_ridge"])
+    by_ridge = itertools.groupby(arms(records, "printed", ridged), key=lambda arm: arm[0]["feature_ridge"])
     for colour, (features, group) in enumerate(by_ridge):
         found = {arm[0]["kernel_ridge"]: left(arm) for arm in group}
         squares = tuple((ridge / features) ** 2 for ridge in found)
@@ -222,11 +222,11 @@ def claims(seeds: Seeds) -> list[Claim]:
         square("printed κ: the distance in the end is O(λ_k²): power of λ_k", left),
         Claim("exact κ: larger λ_k delays collapse, larger λ_Φ accelerates it: neighbours that contradict this",
               SOURCE + "section 4.2", "0", over_seeds(wrong, "d"), not any(wrong)),
-        most("exact κ: nothing is left in the end: distance", corrected, ROUNDING, ["exact"], every, left),
+        most("exact κ: nothing is left in the end: distance", corrected, ROUNDING, ["exact"], ridged, left),
         most("exact κ: a layer multiplies the distance by 1 - ε at most, with no rest: factor over 1 - ε",
              corrected, 1, ["exact"], within, hastened),
         most("printed κ: the recursion ends at g yyᵀ, collapsed too: distance, and that of g from its closed form",
-             corrected, ROUNDING, ["printed"], every, off_closed_form),
+             corrected, ROUNDING, ["printed"], ridged, off_closed_form),
         most(f"both: the rate in the end is the closed form, if {LAYERS} layers or more show it: relative difference",
-             corrected, AGREES, SCALINGS, every, off_rate),
+             corrected, AGREES, SCALINGS, ridged, off_rate),
     ]  # fmt: skip
