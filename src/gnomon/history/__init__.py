@@ -4,9 +4,12 @@ from gnomon.history._corpus import Corpus, SimilarRun, corpus
 from gnomon.history._feature_learning_interval import FeatureLearningInterval, feature_learning_interval
 from gnomon.history._plateau import Plateau, plateau
 from gnomon.history._traits import TRAITS, traits
-from gnomon.history._verdict import Verdict, undecided, verdict
+from gnomon.history._verdict import CLOSED, RISE, ROUNDING, Verdict, undecided, verdict
 
 __all__ = [
+    "CLOSED",
+    "RISE",
+    "ROUNDING",
     "TRAITS",
     "Corpus",
     "FeatureLearningInterval",

@@ -20,7 +20,7 @@ from gnomon.history._verdict_words import LIKELY, counterfactual, evidence, sent
 FITS = 0.99
 """The training accuracy from which training data count as fitted."""
 CLOSED = 0.1
-"""How far accuracy on a validation split may be below that on training data in a network that has generalised."""
+"""How far accuracy on unseen data may be below that on training data in a network that has generalised."""
 RISE = 0.05
 """What counts as a rise in accuracy."""
 ROUNDING = 1e-6

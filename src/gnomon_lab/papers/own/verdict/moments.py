@@ -8,17 +8,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 
-from gnomon.history import traits
+from gnomon.history import CLOSED, RISE, ROUNDING, traits
 from gnomon_lab.papers._shared import SEEN
 from gnomon_lab.papers.own.who_knows_first.judged import AHEAD
 from gnomon_lab.papers.own.who_knows_first.watched import Watched
 
-RISE = 0.05
-"""By how much unseen accuracy has to rise by the time there are four times as many steps."""
-CLOSED = 0.1
-"""How far unseen accuracy may be below that of the training data in a network that has generalised."""
-ROUNDING = 1e-6
-"""Accuracies are kept to seven digits."""
 CHEAP = {
     "accuracy": "train/accuracy",
     "log_probability": "train/log_probability",
