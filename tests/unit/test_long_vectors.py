@@ -8,7 +8,7 @@ from torch import nn
 from torch.testing import assert_close
 
 import gnomon
-from gnomon.linalg import length, norm, unit
+from gnomon.linalg import largest, length, norm, unit
 from gnomon.steer._parameters import joint_norm
 from tests.unit.processes import on_processes
 
@@ -92,3 +92,12 @@ def test_the_joint_norm_of_gradients_is_taken_where_they_are_sharded(tmp_path):
 def test_lengths_whose_squares_have_fewer_digits(size):
     rows = size * torch.randn(5, 40, generator=torch.Generator().manual_seed(0))
     assert_close(length(rows).double(), rows.double().norm(dim=1), rtol=1e-6, atol=0)
+
+
+def test_the_largest_entry_is_by_absolute_value_and_1_for_zeros():
+    x = torch.tensor([[[1.0, -3.0], [2.0, 0.5]], [[0.0, -0.0], [0.0, 0.0]], [[-1e-40, 0.0], [0.0, 0.0]]])
+    x.requires_grad_()
+    torch.testing.assert_close(largest(x), torch.tensor(3.0), rtol=0, atol=0)
+    torch.testing.assert_close(largest(x, (1, 2)), torch.tensor([3.0, 1.0, 1e-40]), rtol=0, atol=0)
+    torch.testing.assert_close(largest(x, -1, keepdim=True)[0], torch.tensor([[3.0], [2.0]]), rtol=0, atol=0)
+    assert not largest(x).requires_grad

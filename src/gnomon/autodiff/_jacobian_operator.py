@@ -20,7 +20,7 @@ from gnomon.autodiff._run import Model, recorded
 from gnomon.autodiff._tape import Tape, forward
 from gnomon.autodiff._unchanged import Unchanged, others
 from gnomon.errors import RangeError, ShapeError, UnsupportedModuleError
-from gnomon.linalg import BLOCK, HELD
+from gnomon.linalg import BLOCK, HELD, largest
 
 FEW_OUTPUTS = 128
 """Up to this many outputs the Jacobian itself is as cheap as estimates of it: measured by `benchmarks/estimates.py`."""
@@ -98,11 +98,10 @@ class TapeProducts:
 
                 # torch does not always report a missing second derivative: checked against the norm of one product.
                 wide = single(logits.dtype)  # half precision does not hold the squares
-                largest = g.abs().amax()
-                largest = torch.where(largest > 0, largest, 1)  # nor single precision those of a network that diverges
-                along = g / largest
+                unit = largest(g)  # nor single precision those of a network that diverges
+                along = g / unit
                 size = along.to(wide).square().sum()
-                off = (multiply(along).to(wide) * (w.to(wide) / largest)).sum() - size
+                off = (multiply(along).to(wide) * (w.to(wide) / unit)).sum() - size
                 right = bool(off.abs() <= self.tape.epsilon**0.5 * size)
                 found: object = "one that is wrong"
             except torch.OutOfMemoryError:

@@ -12,7 +12,7 @@ from gnomon.linalg._covariance import (
     pseudo_inverse,
     smaller,
 )
-from gnomon.linalg._directions import cosine, length, norm, root, scaled, unit
+from gnomon.linalg._directions import cosine, largest, length, norm, root, scaled, unit
 from gnomon.linalg._estimate import Estimate, joined
 from gnomon.linalg._fourier_losses import FourierLosses, fourier_losses
 from gnomon.linalg._fourier_norms import fourier_norms
@@ -62,6 +62,7 @@ __all__ = [
     "joined",
     "krylov",
     "lanczos",
+    "largest",
     "length",
     "norm",
     "normal",

@@ -8,10 +8,15 @@ _BLOCK = 4096
 """Entries whose squares are added up one after another."""
 
 
+def largest(x: Float[Tensor, "*n"], dim: int | tuple[int, ...] = (), *, keepdim: bool = False) -> Float[Tensor, "*m"]:
+    """The largest entry by absolute value, along these axes or of all; 1 where all are 0. Without a graph."""
+    found = x.detach().abs().amax(dim, keepdim=keepdim)
+    return torch.where(found > 0, found, 1)
+
+
 def scaled(x: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
-    """The tensor over its largest entry in absolute value, so that squares neither overflow nor underflow; 0 stays."""
-    largest = x.detach().abs().amax()
-    return x / torch.where(largest > 0, largest, 1)
+    """The tensor over its largest entry, so that squares neither overflow nor underflow; 0 stays."""
+    return x / largest(x)
 
 
 def root(square: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
@@ -41,11 +46,11 @@ def unit(v: Float[Tensor, "*n d"]) -> Float[Tensor, "*n d"]:
     The largest entry is divided out first, so that lengths below the square root of the smallest float do not
     underflow to zero.
     """
-    largest = v.detach().abs().amax(-1, keepdim=True)
-    v = v / torch.where(largest > 0, largest, 1)
+    size = v.detach().abs().amax(-1, keepdim=True)
+    v = v / torch.where(size > 0, size, 1)
     length = norm(v).unsqueeze(-1)
     # Over infinity, both the zero vector and its gradient are zero.
-    return v / torch.where(largest > 0, length, torch.inf)
+    return v / torch.where(size > 0, length, torch.inf)
 
 
 def length(v: Float[Tensor, "*n d"]) -> Float[Tensor, "*n"]:
@@ -58,9 +63,8 @@ def length(v: Float[Tensor, "*n d"]) -> Float[Tensor, "*n"]:
     plain = lengths.detach()
     if (plain.isfinite() & (plain > (limits.tiny / limits.eps) ** 0.5)).all():
         return lengths
-    largest = v.detach().abs().amax(-1, keepdim=True)
-    largest = torch.where(largest > 0, largest, 1)
-    return norm(v / largest) * largest.squeeze(-1)
+    size = largest(v, -1, keepdim=True)
+    return norm(v / size) * size.squeeze(-1)
 
 
 def cosine(a: Float[Tensor, "*#n d"], b: Float[Tensor, "*#n d"]) -> Float[Tensor, "*n"]:

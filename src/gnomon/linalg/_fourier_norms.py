@@ -9,7 +9,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._precision import half_as_single
 from gnomon.errors import EmptyError, ShapeError
-from gnomon.linalg._directions import length
+from gnomon.linalg._directions import largest, length
 
 
 @half_as_single
@@ -61,12 +61,11 @@ def fourier_norms(matrix: Float[Tensor, "p *d"]) -> Float[Tensor, "p"]:
         raise EmptyError("matrix", "entries", f"shape {_checks.shape_of(matrix)}", "Pass a map.")
     _checks.finite(matrix=matrix)
     # Sums of p entries overflow where the norms, smaller by the root of p, do not.
-    largest = matrix.detach().abs().amax()
-    largest = torch.where(largest > 0, largest, 1)
+    size = largest(matrix)
     p = len(matrix)
     # Real parts belong to cosines, imaginary parts to sines, (p, 2); the constant and the alternation have no sines.
-    waves = torch.view_as_real(torch.fft.rfft(matrix.flatten(1) / largest, dim=0))
+    waves = torch.view_as_real(torch.fft.rfft(matrix.flatten(1) / size, dim=0))
     norms = length(waves.mT) * math.sqrt(2 / p)
     first, middle, last = norms[:1, 0], norms[1 : (p + 1) // 2].flatten(), norms[(p + 1) // 2 :, 0]
     half = math.sqrt(1 / 2)
-    return torch.cat([half * first, middle, half * last]) * largest
+    return torch.cat([half * first, middle, half * last]) * size

@@ -7,6 +7,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._precision import half_as_single
 from gnomon.errors import EmptyError, RangeError
+from gnomon.linalg._directions import largest
 
 
 @half_as_single
@@ -59,8 +60,7 @@ def gini(values: Float[Tensor, "*n p"]) -> Float[Tensor, "*n"]:
             f"{float(values[index])} at index {index}",
             "Pass norms, or absolute values.",
         )
-    largest = values.detach().amax(-1, keepdim=True)
-    ordered = (values / torch.where(largest > 0, largest, 1)).sort(-1).values
+    ordered = (values / largest(values, -1, keepdim=True)).sort(-1).values
     p = values.shape[-1]
     rank = torch.arange(1 - p, p, 2, dtype=values.dtype, device=values.device)
     total = ordered.sum(-1)

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from gnomon.linalg._directions import length, unit
+from gnomon.linalg._directions import largest, length, unit
 from gnomon.linalg._products import Products
 
 ROOM = 16
@@ -104,7 +104,7 @@ def krylov(products: Products, k: int, tolerance: float | int, most: int) -> Kry
         found = ritz(bidiagonal[:, : step + 1, : step + 1], beta, among, c)
         pairs = zip(found, (values, errors, residuals), strict=True)
         values, errors, residuals = (torch.where(going[:, None], new, old) for new, old in pairs)
-    scale = sizes(bidiagonal)
+    scale = largest(bidiagonal, (1, 2))
     captured = (bidiagonal / scale[:, None, None]).square().sum((1, 2))
     later = of_later(values, errors, _far(values, errors, residuals, tolerance), tolerance * size_of(values))
     whole = passes[:, None] >= 2 * min(c, d + 1)
@@ -157,7 +157,7 @@ def ritz(
         Parlett, The Symmetric Eigenvalue Problem, theorems 4.5.1 and 11.7.1.
     """
     s = bidiagonal.shape[1]
-    scale = sizes(bidiagonal)[:, None]
+    scale = largest(bidiagonal, (1, 2))[:, None]
     vectors, values, _ = torch.linalg.svd(bidiagonal / scale[:, None])
     squares = values.square()
     residual = beta[:, None] / scale * (bidiagonal[:, -1:, -1] / scale) * vectors[:, -1].abs()
@@ -215,9 +215,3 @@ def above(values: Float[Tensor, "n s"], product: Float[Tensor, "n"], c: int) -> 
         slope = 1 + (over[:, None] - terms).exp().sum(1)
         over = over - (over + terms.sum(1) - target) / slope
     return over.exp()
-
-
-def sizes(matrices: Float[Tensor, "n s s"]) -> Float[Tensor, "n"]:
-    """The largest entry of each by absolute value; 1 for a matrix of zeros."""
-    largest = matrices.abs().amax((1, 2))
-    return torch.where(largest > 0, largest, 1)

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from gnomon.linalg._directions import length, unit
+from gnomon.linalg._directions import largest, length, unit
 from gnomon.linalg._krylov import AHEAD, ASIDE, LEAST, above, error_of, of_later, size_of
 from gnomon.linalg._normal import generator_of, normal
 
@@ -97,8 +97,7 @@ def _ritz(
     """The first k eigenvalues as seen after s steps, their errors, and whether these are small; as in `ritz`."""
     couplings = tridiagonal.diagonal(1)
     s = len(couplings)
-    scale = tridiagonal.abs().amax()
-    scale = torch.where(scale > 0, scale, 1)
+    scale = largest(tridiagonal)
     values, vectors = torch.linalg.eigh(tridiagonal[:s, :s] / scale)
     values, last = values.flip(0), vectors[-1].flip(0).abs()
     residual = couplings[-1] / scale * last

@@ -11,6 +11,7 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from gnomon import _checks
 from gnomon._precision import full_precision, in_single
 from gnomon.errors import EmptyError, RangeError, ShapeError
+from gnomon.linalg._directions import largest
 from gnomon.linalg._spectra import gram_eigenvectors
 
 
@@ -64,8 +65,7 @@ class Root(torch.autograd.Function):
     @staticmethod
     def forward(ctx: FunctionCtx, matrix: Float[Tensor, "p p"], eps: float) -> Float[Tensor, "p p"]:
         """The root; keeps its eigenvalues and eigenvectors. Eigenvalues are known to p epsilons of the largest."""
-        largest = matrix.abs().amax()
-        size = torch.where(largest > 0, largest, 1)
+        size = largest(matrix)
         values, vectors = gram_eigenvectors(matrix / size)
         if (values < -len(values) * eps * values.abs().amax()).any():
             raise RangeError(

@@ -7,6 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gnomon.linalg import largest
+
 SKEWED = 16.82
 r"""The coefficient of the second term below. If $\lambda$ is estimated as $\lambda\chi^2_N/N$, whose variance is
 $\lambda^2\varepsilon^2$ with $\varepsilon^2 = 2/N$, the square of half the 95 % interval around the estimate is
@@ -62,8 +64,7 @@ def spread(rows: Float[Tensor, "n m p"]) -> Spread:
     """
     n, m, _ = rows.shape
     flat = rows.flatten(0, 1).double()
-    largest = flat.abs().amax()
-    gram = flat @ flat.mT / torch.where(largest > 0, largest, 1).square()
+    gram = flat @ flat.mT / largest(flat).square()
     lengths = gram.diagonal().view(n, m)
     trace = lengths.sum(1).square().sum() - lengths.square().sum() + apart(gram, m)
     along = 2 * apart(gram @ gram, m) / gram.square().sum()

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from gnomon._precision import in_single
 from gnomon.errors import public
-from gnomon.linalg import norm, unit
+from gnomon.linalg import largest, norm, unit
 from gnomon.steer._changed_gradients import ChangedGradients
 from gnomon.steer._parameters import require_real
 
@@ -61,13 +61,13 @@ class OrthoGrad(ChangedGradients):
         rest, weight = in_single(gradient), self._parameters[i][1]
         along = unit(weight.to(rest.dtype).flatten()).view(weight.shape)
         # Divided out, since small squares underflow; with weights at zero, nothing of the gradient lies along them.
-        largest = rest.abs().amax()
-        rest /= torch.where(largest > 0, largest, 1)
+        unit_of_rest = largest(rest)
+        rest /= unit_of_rest
         size = norm(rest.flatten())
         rest -= (along * rest).sum() * along
         left = norm(rest.flatten())
         # Below this there is nothing left but rounding errors: of these sums, and of the gradient itself.
         rounding = max(16 * torch.finfo(rest.dtype).eps, torch.finfo(gradient.dtype).eps)
         rest *= torch.where(left > rounding * size, size / left, 0)
-        rest *= largest
+        rest *= unit_of_rest
         gradient.copy_(rest)
