@@ -53,7 +53,7 @@ AXES, FIGURE = 0.775, 0.85
 """The parts of a figure's width that a legend above its axes, or above all panels, may take."""
 TITLE = 15.5
 """How many characters of a title an inch has room for, of axes that are not yet laid out."""
-PANEL = 1.2
+PANEL = 1.5
 """How high, in inches, each row of panels is at least, whatever the names above them need."""
 ABOVE = 0.25
 """How high, in inches, names may stand above the first row of them, above axes for which no layout makes room."""
