@@ -8,6 +8,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
+from gnomon._parts import is_spread
 from gnomon_lab.watching.curves import UNMEASURED, Curves
 
 CHUNK = 1 << 20
@@ -21,10 +22,10 @@ LAYOUTS = 100
 """Layouts of lines whose names are examined only once."""
 GREATEST = 2**53
 """The greatest step that a page's numbers hold exactly."""
+QUARTILES = (".q25", ".q75")
+"""How the names of numbers end between which a band is drawn."""
 BESIDE = frozenset({"arm", "step", "seconds", "samples"})
 """What a line holds besides numbers, as in `gnomon.History`."""
-ENDS = (".q25", ".q75", ".min", ".max")
-"""How the names of a quantity's quartiles and extremes end."""
 
 
 class Followed:
@@ -124,14 +125,14 @@ class Followed:
         curves.add(step, numbers, _numbered(record))
 
     def _named(self, keys: tuple[str, ...]) -> list[str]:
-        """What is wanted from a line with these keys; the extremes of a quantity that is there itself are not drawn."""
+        """What is wanted from a line with these keys; extremes and errors of what is there itself are not drawn."""
         drawn = [name for name in keys if name not in BESIDE and self._wanted(name)]
-        return [name for name in drawn if not (name.endswith((".min", ".max")) and name[:-4] in keys)]
+        return [name for name in drawn if name.endswith(QUARTILES) or not is_spread(name, keys)]
 
 
 def _of_shares(record: dict[str, object], name: str) -> bool:
     """Whether this is a quartile of samples that are each right or wrong, 1 or 0: interpolated, it may lie between."""
-    if not name.endswith((".q25", ".q75")):
+    if not name.endswith(QUARTILES):
         return False
     extremes = [record.get(f"{name[:-4]}{end}") for end in (".min", ".max")]
     return all(extreme == 0 or extreme == 1 for extreme in extremes)
@@ -145,7 +146,7 @@ def _numbered(record: dict[str, object]) -> frozenset[str]:
 def _quantities(record: dict[str, object]) -> list[str]:
     """The names of a line's numbers in its order, without quartiles and extremes of those that are there themselves."""
     there = _numbered(record)
-    return [name for name in record if name in there and not (name.endswith(ENDS) and name[:-4] in there)]
+    return [name for name in record if name in there and not is_spread(name, there)]
 
 
 def _number(value: object) -> float | None:
