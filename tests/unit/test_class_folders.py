@@ -113,8 +113,37 @@ def test_tables_one_folder_down_are_found(tmp_path):
 
 def test_a_class_without_images(pets):
     (pets / "train" / "bat").mkdir()
-    with pytest.raises(DataError, match=r"expected images in the folder of each class, got none in '.*/train/bat'\."):
+    with pytest.raises(
+        DataError, match=r"expected images in the folder of each class, got none in '.*/bat'\. .* renumbers"
+    ):
         load_images(str(pets), "train")
+
+
+def test_a_split_that_lacks_a_class_of_another_is_not_numbered_otherwise(pets):
+    """Without the dog, the owl would be class 1, whereas it is class 2 in training."""
+    write(pets / "val" / "owl" / "a.png", 210)
+    message = (
+        r"expected a folder of each class of 'train' in '.*/val', got none named 'dog'\. Add it with its images, or"
+    )
+    with pytest.raises(DataError, match=message):
+        load_images(str(pets), "val")
+    assert load_images(str(pets), "train").labels.tolist() == [0, 1, 2, 0, 2, 0]
+    write(pets / "val" / "dog" / "a.png", 220)
+    assert load_images(str(pets), "val").labels.tolist() == [0, 1, 2]
+
+
+def test_of_many_missing_classes_five_are_named(tmp_path):
+    for i in range(10):
+        write(tmp_path / "train" / str(i) / "a.png", i)
+    write(tmp_path / "test" / "9" / "a.png", 9)
+    with pytest.raises(DataError, match=r"got none named '0', '1', '2', '3', '4' and 4 more\."):
+        load_images(str(tmp_path), "test")
+
+
+def test_a_split_of_other_classes_is_numbered_by_its_own(pets):
+    for name in ("dog", "emu"):
+        write(pets / "new" / name / "a.png", 230)
+    assert load_images(str(pets), "new").labels.tolist() == [0, 1]
 
 
 def test_file_names_in_any_encoding(pets):

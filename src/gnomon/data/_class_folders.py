@@ -1,7 +1,7 @@
 """Images in folders of classes, `<split>/<class>/…`, as torchvision's ImageFolder and the hub's `imagefolder` do."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,12 @@ _SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 def of_class_folders(folder: Path, split: str) -> Table:
     """The table of a split in a folder without parquet files: one image of each class in turn."""
     arrow = extra("load_images", "pyarrow", "data")
-    splits = [path.name for path in _folders(folder) if _folders(path)]
+    splits = {path.name: classes for path in _folders(folder) if (classes := [of.name for of in _folders(path)])}
     if not splits:
         raise _nothing(folder)
     if split not in splits:
         raise no_split(folder, split, splits, f"the folder {split}")
+    _require_one_numbering(folder, split, splits)
     images = _by_turns(folder / split)
 
     def batches(_: Sequence[str]) -> Iterator[Any]:
@@ -38,6 +39,22 @@ def _folders(folder: Path) -> list[Path]:
     return sorted(folder.glob("[!.]*/"))
 
 
+def _require_one_numbering(folder: Path, split: str, splits: Mapping[str, list[str]]) -> None:
+    """Refuses a split that lacks a class of another, where those after it would get other numbers than there."""
+    here = splits[split]
+    for other, there in splits.items():
+        if set(here) <= set(there) and here != there[: len(here)]:
+            missing = [repr(name) for name in there if name not in here]
+            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+            raise DataError(
+                "name",
+                f"a folder of each class of {other!r} in {str(folder / split)!r}",
+                f"none named {', '.join(missing[:5])}{more}",
+                f"Add it with its images, or write the split to a parquet file with the labels of {other!r}: without "
+                "that folder, the classes after it get other numbers.",
+            )
+
+
 def _by_turns(folder: Path) -> list[tuple[Path, int]]:
     """The images in a folder of classes and the rank of their class by name, so ordered that the first have all."""
     classes = []
@@ -48,7 +65,7 @@ def _by_turns(folder: Path) -> list[tuple[Path, int]]:
                 "name",
                 "images in the folder of each class",
                 f"none in {str(of_class)!r}",
-                "Remove it, or add its images: classes are numbered by the names of their folders.",
+                "Add its images; or remove it, which renumbers the classes after it: they are numbered by their names.",
             )
         classes.append([(path, rank) for path in paths])
     return [image for turn in zip_longest(*classes) for image in turn if image is not None]

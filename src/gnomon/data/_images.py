@@ -37,7 +37,8 @@ def load_images(
     five short names are never paths; a name that is absolute, or begins with `.` or `~`, is nothing else. A folder
     holds files `<split>.parquet` and `<split>-<number>*.parquet`, whose rows are taken in the order of these names, or,
     if it has no such file, image files in folders `<split>/<class>`, as torchvision's `ImageFolder` reads them: classes
-    are numbered by the names of their folders, and images are taken from each class in turn. Of files
+    are numbered by the names of their folders, and images are taken from each class in turn. A split that lacks
+    classes of another, so that the others would be numbered otherwise than there, is refused. Of files
     `<split>-<number>-of-<number>*.parquet` all must be there. Nothing is written next to local data.
 
     Args:
