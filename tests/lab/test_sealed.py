@@ -211,6 +211,31 @@ def test_a_copied_folder_is_no_second_seed(tmp_path, place):
     assert all_runs(tmp_path)[0] == [found]
 
 
+@pytest.mark.parametrize("experiment", [None, "grok-digits"])
+def test_what_may_not_be_entered_is_named(tmp_path, monkeypatch, experiment):
+    """A folder of somebody else; it was passed over, so that `gnomon verify` judged the other seeds alone."""
+    found = finished(tmp_path)
+    theirs = found.folder.with_name(f"{found.digest}-seed1")
+    theirs.mkdir()
+    assert all_runs(tmp_path, experiment) == ([found], [])
+    closed = [theirs]
+
+    def unless_closed(method):
+        def checked(path, **options):
+            if {path, path.parent} & {*closed}:
+                raise PermissionError(13, "Permission denied", str(path))
+            return method(path, **options)
+
+        return checked
+
+    for name in ("stat", "iterdir"):
+        monkeypatch.setattr(Path, name, unless_closed(getattr(Path, name)))
+    denied = "[Errno 13] Permission denied: '{}'"
+    assert all_runs(tmp_path, experiment) == ([found], [denied.format(theirs / "config.json")])
+    closed[:] = [theirs.parent]
+    assert all_runs(tmp_path, experiment) == ([], [denied.format(theirs.parent)])
+
+
 def test_a_run_may_be_reached_through_links(tmp_path):
     found = finished(tmp_path / "runs")
     (tmp_path / "latest").symlink_to(found.folder)

@@ -117,6 +117,12 @@ def test_list_names_runs_of_unknown_experiments(gnomon, tmp_path):
     assert "unknown, of an experiment that is not known here\n" in gnomon("list").stdout
 
 
+def test_list_says_that_there_are_no_runs(gnomon, tmp_path):
+    (tmp_path / "runs" / "grok-digits").mkdir(parents=True)
+    (tmp_path / "runs" / "notes.txt").write_text("no run")
+    assert gnomon("list").stdout.endswith("\nruns in runs\n  none\n")
+
+
 def test_list_tells_settings_results_and_durations(gnomon, runs, tmp_path):
     open_run(tmp_path / "runs", "grok-digits", CONFIG, 2)
     (runs[2].folder / "config.json").write_text("{")

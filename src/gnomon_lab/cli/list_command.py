@@ -54,3 +54,5 @@ def list_runs(root: Path) -> None:
                 say(f"      {summary}")
     for sentence in damaged:
         say(f"  left out: {sentence}")
+    if not (runs or damaged):
+        say("  none")

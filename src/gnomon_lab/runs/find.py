@@ -261,14 +261,33 @@ def run_at(path: Path) -> Found | None:
 def all_runs(root: Path, experiment: str | None = None) -> tuple[list[Found], list[str]]:
     """The runs below `root`, of one experiment or of all, oldest first; and why other folders cannot be read."""
     runs, damaged = [], []
-    for path in sorted(root.glob(f"{experiment or '*'}/*/config.json")):
+
+    def inside(folder: Path) -> list[Path]:
+        try:  # not by glob(), which passes over what may not be read
+            return sorted(folder.iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            damaged.append(str(error))
+            return []
+
+    experiments = [root / experiment] if experiment else inside(root)
+    for folder in (folder for above in experiments for folder in inside(above)):
         try:
-            found = _read(path.parent)
-            if not _is_second_name(found, root):
+            if _is_begun(folder) and not _is_second_name(found := _read(folder), root):
                 runs.append(_sound(found))
         except (DataError, OSError) as error:
             damaged.append(str(error))
     return sorted(runs, key=lambda run: run.started), damaged
+
+
+def _is_begun(folder: Path) -> bool:
+    """Whether this is a folder with a config.json; raises OSError where that cannot be known."""
+    try:
+        (folder / "config.json").stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def _is_second_name(found: Found, root: Path) -> bool:
