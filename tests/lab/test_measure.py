@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file, save_model
+from torch.testing import assert_close
 
 import gnomon
 from gnomon.data import digits, standardise
@@ -574,6 +575,26 @@ def test_table_of_features(folder, measured, complaint):
     assert "got nan at index (0, 5)" in complaint("small.pt", "nets:small", "null.parquet")
     Path("text.parquet").write_text("hello")
     assert "expected a readable .parquet file" in complaint("small.pt", "nets:small", "text.parquet")
+
+
+def test_the_index_of_pandas_is_no_feature(folder, measured):
+    """Rows that were shuffled carry their former numbers in a column that pandas does not show."""
+    pandas, parquet = pytest.importorskip("pandas"), pytest.importorskip("pyarrow.parquet")
+    x = pandas.DataFrame(numbers(N, 6).numpy()).add_prefix("f")
+    shuffled = x.assign(target=np.arange(N) % 3).sample(frac=1, random_state=0)
+    for name, table in {"hidden": shuffled, "named": shuffled.rename_axis("id")}.items():
+        table.to_parquet(f"{name}.parquet")
+        assert len(parquet.read_schema(f"{name}.parquet").names) == 8
+        data = load_data(f"{name}.parquet")
+        assert_close(data.x, numbers(N, 6).float()[shuffled.index.to_list()], rtol=0, atol=0)
+        assert data.labels.tolist() == shuffled["target"].to_list()
+    shuffled.set_index("target").to_parquet("by class.parquet")
+    assert load_data("by class.parquet").labels.tolist() == shuffled["target"].to_list()
+    said = measured("small.pt", "nets:small", "hidden.parquet", "--quantities", "accuracy")[1]
+    assert "hidden.parquet: 6 features, label column target\n" in said
+    x.to_parquet("none.parquet")
+    said = measured("small.pt", "nets:small", "none.parquet", "--quantities", "jacobian_norm")[1]
+    assert "none.parquet: 6 features, no label column\n" in said
 
 
 def test_images_of_a_folder_and_of_a_file(folder, measured, complaint, monkeypatch):

@@ -33,6 +33,8 @@ def samples_of(options: Options, refilled: Refilled, beside: Terminal) -> Data:
     data = load_data(
         options.data, options.split, options.samples, seed=options.seed, data_dir=options.data_dir, dtype=dtype
     )
+    if data.columns is not None:
+        say(f"{data.source}: {data.columns}", beside)
     data, words = preprocessed(data, refilled.preprocessor)
     if words is not None:
         say(words, beside)

@@ -41,6 +41,7 @@ class Data(NamedTuple):
         files: the files from which they were read.
         split: the split, for a data set with splits.
         normalised: the mean and the deviation of each channel by which they were normalised; None if they were not.
+        columns: for features from a table, which of its columns they and the labels are, in words.
     """
 
     x: Tensor
@@ -49,6 +50,7 @@ class Data(NamedTuple):
     files: tuple[Path, ...] = ()
     split: str | None = None
     normalised: Mapping[str, Sequence[float]] | None = None
+    columns: str | None = None
 
     def to(self, device: torch.device) -> Self:
         """The same samples on a device."""
@@ -222,6 +224,8 @@ def of_table(path: Path, samples: int | None) -> Data:
     a_file(path)
     with reading(path, "parquet"), parquet.ParquetFile(path) as file:
         rows, columns = file.metadata.num_rows, file.schema_arrow.names
+        described = (file.schema_arrow.pandas_metadata or {}).get("index_columns", [])
+        index = [column for column in described if isinstance(column, str)]  # a range is described by a dict
     if any(column in columns for column in IMAGE_COLUMNS):
         return of_image_file(path, samples)
     n = count(samples, rows, str(path))
@@ -231,7 +235,8 @@ def of_table(path: Path, samples: int | None) -> Data:
         parts = file.iter_batches(batch_size=max(1, n))
         table = arrow.Table.from_batches(rows_of(parts, n), schema=file.schema_arrow)
         arrays = {column: cells.to_numpy() for column, cells in zip(columns, table.columns, strict=True)}
-    features = {column: cells for column, cells in arrays.items() if column != label}
+    # Rows that were shuffled or filtered have their numbers in a column too, which pandas does not show.
+    features = {column: cells for column, cells in arrays.items() if column != label and column not in index}
     others = [column for column, cells in features.items() if cells.dtype.kind not in NUMBERS]
     if others or not features:
         raise DataError(
@@ -241,7 +246,9 @@ def of_table(path: Path, samples: int | None) -> Data:
             "Leave these out.",
         )
     x = torch.from_numpy(np.stack([cells.astype(np.float64) for cells in features.values()], axis=1))
-    return Data(x, None if label is None else numbers(arrays[label], path), path.name, (path,))
+    labels = None if label is None else numbers(arrays[label], path)
+    words = f"{x.shape[1]} features, {'no label column' if label is None else f'label column {label}'}"
+    return Data(x, labels, path.name, (path,), columns=words)
 
 
 def rows_of(parts: Iterable[Any], n: int) -> Iterator[Any]:
