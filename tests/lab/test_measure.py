@@ -448,6 +448,9 @@ def test_bad_data_are_one_line(folder, complaint):
     assert "(--data): expected digits, an .npz or .parquet file, one of mnist, fashion_mnist" in ask("minst")
     assert "The nearest is 'mnist'." in ask("minst")
     assert "The nearest is 'digits'." in ask("dgits")
+    Path("digit/0").mkdir(parents=True)
+    assert "got folders without folders, such as '0'. If they are classes, name " in ask("digit")
+    assert "expected a folder, got './dgits'. Create it, or name the one that exists." in ask("./dgits")
     assert "(--data): expected an .npz or .parquet file, got 'small.pt'. Save it by np.savez" in ask("small.pt")
     assert "expected train or test of the digits" in complaint("small.pt", "nets:small", "digits", "--split", "dev")
 

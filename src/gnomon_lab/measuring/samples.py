@@ -146,9 +146,10 @@ def of_images(name: str, split: str, samples: int | None, data_dir: Path | None)
     except DataError as error:
         if error.argument == "name":  # find()'s, of which this option takes more
             error.argument = "--data"
-            error.expected = error.expected.replace("one of ", "digits, an .npz or .parquet file, one of ", 1)
-            if difflib.get_close_matches(name.lower(), ["digits"]):
-                error.advice = "The nearest is 'digits'."
+            if error.expected.startswith("one of "):  # the name is none, rather than that of a folder without images
+                error.expected = f"digits, an .npz or .parquet file, {error.expected}"
+                if difflib.get_close_matches(name.lower(), ["digits"]):
+                    error.advice = "The nearest is 'digits'."
         raise
     n = count(samples, table.rows, table.where)
     return Data(*load_images(name, split, data_dir=data_dir, limit=n), f"{name} ({split})", table.files, split)
