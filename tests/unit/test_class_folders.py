@@ -146,6 +146,19 @@ def test_a_split_of_other_classes_is_numbered_by_its_own(pets):
     assert load_images(str(pets), "new").labels.tolist() == [0, 1]
 
 
+@pytest.mark.parametrize(("mode", "channels"), [("L", 1), ("LA", 4), ("RGB", 3), ("RGBA", 4), ("P", 3)])
+def test_the_hook_of_the_docs_gives_the_channels_of_torchvision(tmp_path, mode, channels):
+    """`ImageFolder` opens each image by `Image.open(file).convert("RGB")`."""
+    drawn = np.random.default_rng(0).integers(0, 256, (5, 4, 4), dtype=np.uint8)
+    path = tmp_path / "train" / "0" / "a.png"
+    path.parent.mkdir(parents=True)
+    Image.fromarray(drawn, "RGBA").convert("RGB" if mode == "P" else "RGBA").convert(mode).save(path)
+    x = load_images(str(tmp_path), "train").x
+    assert x.shape[1] == channels
+    expected = torch.from_numpy(np.array(Image.open(path).convert("RGB"))).permute(2, 0, 1)[None] / 255
+    assert_close(x[:, :3].expand(-1, 3, -1, -1), expected, rtol=0, atol=0)
+
+
 def test_file_names_in_any_encoding(pets):
     """A disk from elsewhere has names that are no UTF-8."""
     write(pets / "train" / "dog" / os.fsdecode("café.png".encode("latin-1")), 60)

@@ -36,8 +36,8 @@ def load_images(
     names, then at the path `<name>`, then on the Hugging Face hub, whose downloads stay in the cache of `datasets`. The
     five short names are never paths; a name that is absolute, or begins with `.` or `~`, is nothing else. A folder
     holds files `<split>.parquet` and `<split>-<number>*.parquet`, whose rows are taken in the order of these names, or,
-    if it has no such file, image files in folders `<split>/<class>`, as torchvision's `ImageFolder` reads them: classes
-    are numbered by the names of their folders, and images are taken from each class in turn. A split that lacks
+    if it has no such file, image files in folders `<split>/<class>`, laid out as for torchvision's `ImageFolder`:
+    classes are numbered by the names of their folders, and images are taken from each class in turn. A split that lacks
     classes of another, so that the others would be numbered otherwise than there, is refused. Of files
     `<split>-<number>-of-<number>*.parquet` all must be there. Nothing is written next to local data.
 
@@ -51,7 +51,7 @@ def load_images(
     Returns:
         Inputs of shape (n, c, h, w), float32 on the CPU, from 0 (dark) to 1 (8-bit pixels divided by 255);
         one channel for grey images, three for colour, four with transparency. If images differ in this, all are
-        converted to that of the first. Labels int64.
+        converted to that of the first, whereas `ImageFolder` converts all to colour. Labels int64.
 
     Raises:
         DataError: no such data set, folder or split, no network, or files, columns or images missing or unreadable:
