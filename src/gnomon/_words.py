@@ -57,7 +57,7 @@ def _where_alike(names: Sequence[str], length: int) -> list[str]:
     for name in names[1:]:
         blocks = SequenceMatcher(None, shared, name, autojunk=False).get_matching_blocks()
         shared = "\0".join(shared[block.a : block.a + block.size] for block in blocks if block.size >= LEAST)
-    parts = shared.split("\0")
+    parts = [part for part in shared.split("\0") if part]
     for most in range(length, LEAST - 2, -1):
         short = [_replaced(name, parts, most) for name in names]
         if max(map(len, short)) <= length:

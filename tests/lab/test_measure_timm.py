@@ -89,6 +89,10 @@ def test_images_are_normalised_as_a_folder_of_timm_says(measured, monkeypatch, c
     torch.testing.assert_close(found["quantities"]["jacobian_norm"]["mean"], expected)
     assert found["normalised"] == {"mean": [0.5, 0.25], "std": [0.5, 0.125]}
     assert "normalised by the mean and deviation of config.json" in said.splitlines()
+    config = {"architecture": "mlp8", "num_classes": 3, "mean": [0.5, 0.25], "std": [0.5, 0.125]}
+    Path("checkpoint-1/config.json").write_text(json.dumps(config))
+    older, _ = measured("checkpoint-1", None, "unit.npz", *ASKED)
+    assert older["quantities"] == found["quantities"]
     saved("checkpoint-2", mean=[0.5, 0.5], std=[0.5, 0.125])
     code, _, said = call(monkeypatch, capsys, "checkpoint-1", "checkpoint-2", "--data", "unit.npz", *ASKED)
     assert code == 2

@@ -123,13 +123,22 @@ def test_a_split_that_lacks_a_class_of_another_is_not_numbered_otherwise(pets):
     """Without the dog, the owl would be class 1, whereas it is class 2 in training."""
     write(pets / "val" / "owl" / "a.png", 210)
     message = (
-        r"expected a folder of each class of 'train' in '.*/val', got none named 'dog'\. Add it with its images, or"
+        r"expected the folders of the classes of 'train' in '.*/val', got none named 'dog'\. Add it with its images, or"
     )
     with pytest.raises(DataError, match=message):
         load_images(str(pets), "val")
     assert load_images(str(pets), "train").labels.tolist() == [0, 1, 2, 0, 2, 0]
     write(pets / "val" / "dog" / "a.png", 220)
     assert load_images(str(pets), "val").labels.tolist() == [0, 1, 2]
+
+
+def test_a_split_with_more_classes_is_not_numbered_otherwise(pets):
+    """With the bee, the cat would be class 1, whereas it is class 0 in training, which is read as before."""
+    for name in ("bee", "cat", "dog", "owl"):
+        write(pets / "more" / name / "a.png", 230)
+    with pytest.raises(DataError, match=r"got also 'bee'\. Move it elsewhere, or add it to 'train' with its images"):
+        load_images(str(pets), "more")
+    assert load_images(str(pets), "train").labels.tolist() == [0, 1, 2, 0, 2, 0]
 
 
 def test_of_many_missing_classes_five_are_named(tmp_path):

@@ -4,6 +4,7 @@ import copy
 import gzip
 import json
 import math
+import pickle
 import random
 import re
 import warnings
@@ -301,6 +302,22 @@ def test_training_resumes_with_the_history_in_a_checkpoint(tmp_path, file):
     assert history.steps == [0, 10, 20, 30, 40]
     if path is not None:
         assert History.load(path).steps == resumed.steps
+
+
+class Named(History):
+    """A history with something of its own."""
+
+    def __init__(self, path=None, name="run"):
+        super().__init__(path)
+        self.name = name
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda history: pickle.loads(pickle.dumps(history))])
+def test_copies_of_a_history_keep_what_else_it_has(tmp_path, copied):
+    one = Named(tmp_path / "history.jsonl", "first")
+    one.append(reading(0, loss=1.0))
+    other = copied(one)
+    assert (other.name, other.path, other.steps) == ("first", one.path, [0])
 
 
 def test_a_copy_has_rows_of_its_own():

@@ -130,6 +130,7 @@ def test_names_that_differ_in_their_middle_are_told_apart():
 
 
 def test_names_are_shortened_in_what_they_share():
+    assert apart(["abXXXXXXXyz", "abQQQQQyz"], 5) == ["1 a…z", "2 a…z"]  # they share too little
     assert apart(SWEEP, 30) == [f"resnet…decay-{place}e-4-gr…ntropy" for place in range(3)]
     assert apart([*SWEEP[:2], "b"], 30) == ["resnet…decay-0e-4-gr…ntropy", "resnet…decay-1e-4-gr…ntropy", "b"]
     for length in range(20, 60):

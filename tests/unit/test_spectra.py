@@ -72,7 +72,15 @@ def test_numbers_whose_squares_underflow_are_left_out():
     kept = taken[0] != 0
     assert torch.equal(taken[0], torch.where(kept, grams, 0))
     assert grams[~kept].abs().max() < 1e-12
-    assert (taken[0][kept].square() > 0).all()
+    assert (taken[0][kept & ~torch.eye(7, dtype=torch.bool)].square() > 0).all()
+
+
+def test_diagonals_are_exact():
+    diagonal = torch.tensor([1e-15, 1.0, 1e-16, 2e-15])
+    found = gnomon.top_eigenvectors(diagonal.diag(), 4)
+    torch.testing.assert_close(found.values, torch.tensor([1.0, 2e-15, 1e-15, 1e-16]), rtol=1e-6, atol=0)
+    assert torch.equal(found.vectors, torch.eye(4)[[1, 3, 0, 2]])
+    torch.testing.assert_close(gnomon.psd_root(diagonal.diag()), diagonal.sqrt().diag(), rtol=1e-6, atol=0)
 
 
 def test_zeros_of_a_gram_matrix_have_a_gradient():

@@ -10,6 +10,8 @@ from gnomon._extras import extra
 from gnomon.data._table import Table, line, no_split
 from gnomon.errors import DataError
 
+TRAIN = "train"
+"""The split whose classes a network was trained on."""
 _BATCH = 64  # files held in memory at once
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 
@@ -40,19 +42,25 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _require_one_numbering(folder: Path, split: str, splits: Mapping[str, list[str]]) -> None:
-    """Refuses a split that lacks a class of another, where those after it would get other numbers than there."""
-    here = splits[split]
-    for other, there in splits.items():
-        if set(here) <= set(there) and here != there[: len(here)]:
-            missing = [repr(name) for name in there if name not in here]
-            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-            raise DataError(
-                "name",
-                f"a folder of each class of {other!r} in {str(folder / split)!r}",
-                f"none named {', '.join(missing[:5])}{more}",
-                f"Add it with its images, or write the split to a parquet file with the labels of {other!r}: without "
-                "that folder, the classes after it get other numbers.",
-            )
+    """Refuses a split that lacks classes of `train`, or has more, where those after them get other numbers than there.
+
+    One with classes of its own and without some of `train` may be of another task, and is numbered by its own.
+    """
+    here, there = splits[split], splits.get(TRAIN, [])
+    few, many = sorted((here, there), key=len)
+    if not set(few) < set(many) or few == many[: len(few)]:
+        return
+    apart = [repr(name) for name in many if name not in few]
+    names = ", ".join(apart[:5]) + (f" and {len(apart) - 5} more" if len(apart) > 5 else "")
+    lacks = few is here
+    do = "Add it with its images" if lacks else f"Move it elsewhere, or add it to {TRAIN!r} with its images"
+    raise DataError(
+        "name",
+        f"the folders of the classes of {TRAIN!r} in {str(folder / split)!r}",
+        f"{'none named' if lacks else 'also'} {names}",
+        f"{do}, or write the split to a parquet file with the labels of {TRAIN!r}: as it is, the classes after it get "
+        "other numbers.",
+    )
 
 
 def _by_turns(folder: Path) -> list[tuple[Path, int]]:

@@ -38,7 +38,7 @@ def load_images(
     holds files `<split>.parquet` and `<split>-<number>*.parquet`, whose rows are taken in the order of these names, or,
     if it has no such file, image files in folders `<split>/<class>`, laid out as for torchvision's `ImageFolder`:
     classes are numbered by the names of their folders, and images are taken from each class in turn. A split that lacks
-    classes of another, so that the others would be numbered otherwise than there, is refused. Of files
+    classes of `train`, or has more, is refused where the others would be numbered otherwise than there. Of files
     `<split>-<number>-of-<number>*.parquet` all must be there. Nothing is written next to local data.
 
     Args:

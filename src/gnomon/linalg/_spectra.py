@@ -36,14 +36,16 @@ def gram_eigenvectors(grams: Float[Tensor, "*n q q"]) -> tuple[Float[Tensor, "*n
 def decomposed(decompose: Callable[[Tensor], tuple[Tensor, ...]], grams: Float[Tensor, "*n q q"]) -> tuple[Tensor, ...]:
     """What LAPACK makes of Gram matrices, where it would fail too; the gradient is as it is.
 
-    Entries far below the rounding of the largest count as zero. Saturated outputs have them. LAPACK squares such
-    numbers, which underflow: its iterations then may not converge, or end in NaN or in wrong values without a word.
+    Entries off the diagonal that are far below the rounding of the largest count as zero. Saturated outputs have them.
+    LAPACK squares such numbers, which underflow: its iterations then may not converge, or end in NaN or in wrong values
+    without a word.
     In float32 MKL also returns NaN for one in 200 sparse matrices of rank 1 with some 40 rows, as collapse makes them,
     but for none in float64, which is used after a failure.
     """
     entries = grams.detach()
     least = torch.finfo(grams.dtype).eps ** 2 * entries.diagonal(dim1=-2, dim2=-1).amax(-1)
-    grams = grams - torch.where(entries.abs() < least[..., None, None], entries, 0)
+    apart = entries - torch.diag_embed(entries.diagonal(dim1=-2, dim2=-1))
+    grams = grams - torch.where(entries.abs() < least[..., None, None], apart, 0)
     try:
         found = decompose(grams)
         if found[0].isfinite().all():

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+OF_ROWS = frozenset({"_merged", "_names", "_appended", "_warned"})
+"""The attributes of a history that follow from its rows."""
+
 
 class History:
     """Readings by step, as plain numbers: for each quantity the mean over its values, extremes and quartiles.
@@ -45,8 +48,9 @@ class History:
     In a file it is one line of JSON per reading, appended at once, so that a killed process loses none; null stands for
     NaN and infinity. The records of `gnomon run` are such files too, but have arms, and are read with `History.load`.
 
-    A checkpoint can store a history: `torch.load` reads it, also with `weights_only`, once `gnomon.History` has been
-    imported. It is then what it was when the checkpoint was written, and appends to the same file if it has one.
+    A checkpoint can store a history: `torch.load` reads it, also with `weights_only`, after `from gnomon import
+    History`; `import gnomon` alone does not import it. It is then what it was when the checkpoint was written, and
+    appends to the same file if it has one.
 
     Args:
         path: the file. What it already holds is read first; default: in memory only.
@@ -281,15 +285,16 @@ class History:
         return table(f"History of {self._span()}", {"": self})
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a pickle or a copy holds, plain enough for `weights_only`, which refuses paths."""
+        """What a pickle or a copy holds, plain enough for `weights_only`, which refuses paths and sets."""
+        kept = {name: value for name, value in vars(self).items() if name not in OF_ROWS}
         path = None if self.path is None else str(self.path)
-        return {"path": path, "samples": self._samples, "rows": self._merged.rows, "docstrings": self._docstrings}
+        return kept | {"path": path, "rows": self._merged.rows, "_docstrings": {**self._docstrings}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Continues from these rows, as from those read from a file: to replace them is no cause for a warning."""
-        History.__init__(self, samples=state["samples"])
-        self.path = None if state["path"] is None else Path(state["path"])
-        self._docstrings |= state["docstrings"]
+        History.__init__(self)
+        vars(self).update((name, value) for name, value in state.items() if name != "rows")
+        self.path = None if self.path is None else Path(self.path)
         self._extend(state["rows"])
 
     def _span(self) -> str:

@@ -40,7 +40,8 @@ def preprocessor_of(folder: Path) -> Preprocessor | None:
     """
     if (content := beside_weights(folder / PREPROCESSOR)) is not None:
         return Preprocessor(PREPROCESSOR, {key: content[key] for key in KEYS if key in content})
-    of_timm = (beside_weights(folder / CONFIG) or {}).get("pretrained_cfg")
+    config = beside_weights(folder / CONFIG) or {}
+    of_timm = config.get("pretrained_cfg", config)  # in older files, all is in one object
     if not isinstance(of_timm, dict) or not {"mean", "std"} <= of_timm.keys():
         return None
     return Preprocessor(CONFIG, {"image_mean": of_timm["mean"], "image_std": of_timm["std"]})

@@ -32,12 +32,12 @@ FACTORS = {"k": 10**3, "K": 10**3, "m": 10**6, "M": 10**6, "B": 10**9}
 """What a letter after a number stands for, unless another letter follows that does not begin `step` or `iter`."""
 ROUND = rf"\d+(?:\.\d+)?(?:[{''.join(FACTORS)}]|[eE][+-]?0*\d{{1,2}})(?=(?i:step|iter)|[^A-Za-z\d]|$)"
 """A number with such a letter, such as 500k or 1.5M, or with a power of ten, such as 1e5; 7e845201 is of a hash."""
-PATTERNS = (
-    *(rf"(?i:{word})s?[=_-]?({ROUND}|\d+)" for word in ("step|iter|iteration", "epoch")),
-    rf"(?<![\d.])(?:{ROUND}|\d+(?!\.?\d))",
-)
-"""How a step, or else an epoch, is written in a name that has other numbers too; or else a number that is not a
-fraction, as an accuracy would be."""
+STEP = rf"(?i:step|iter|iteration)s?[=_-]?({ROUND}|\d+)"
+"""How a step is written in a name that has other numbers too."""
+EPOCH = rf"(?i:epoch)s?[=_-]?({ROUND}|\d+(?!\.?\d))"
+"""How an epoch is, as a whole number."""
+NUMBER = rf"(?<![\d.])(?:{ROUND}|\d+(?!\.?\d))"
+"""A number that is not a fraction, as an accuracy would be."""
 LARGEST = 2**63
 """Steps are below this number."""
 
@@ -135,16 +135,19 @@ def numbers(checkpoints: Sequence[Checkpoint], source: Source) -> Sequence[int |
 def in_names(paths: Sequence[Path]) -> list[int | None]:
     """The steps in names: the number after `step`, else the one after `epoch`, else the last.
 
-    It is that of the last part of a path that has one, of the parts after those that all paths share.
+    It is that of the last part of a path that has one, of the parts after those that all paths share. Epochs that tell
+    fewer apart than the last numbers do, as of checkpoints within one epoch, are no steps.
     """
     shared = Path(os.path.commonpath([path.absolute().parent for path in paths]))
-    return [in_name(path.absolute().relative_to(shared)) for path in paths]
+    parts = [path.absolute().relative_to(shared) for path in paths]
+    ways = ([in_name(path, *patterns) for path in parts] for patterns in ((STEP, EPOCH, NUMBER), (STEP, NUMBER)))
+    return max(ways, key=lambda steps: len({*steps} - {None}))
 
 
-def in_name(path: Path) -> int | None:
-    """The number in the last part of a path that has one."""
+def in_name(path: Path, *patterns: str) -> int | None:
+    """The number in the last part of a path that has one, as the first of these patterns that finds one there does."""
     for part in reversed(path.parts):
-        for pattern in PATTERNS:
+        for pattern in patterns:
             if found := re.findall(pattern, part):
                 return next((step for step in map(whole, reversed(found)) if step is not None), None)
     return None
