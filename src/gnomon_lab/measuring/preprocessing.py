@@ -41,7 +41,8 @@ def preprocessor_of(folder: Path) -> Preprocessor | None:
     if (content := beside_weights(folder / PREPROCESSOR)) is not None:
         return Preprocessor(PREPROCESSOR, {key: content[key] for key in KEYS if key in content})
     config = beside_weights(folder / CONFIG) or {}
-    of_timm = config.get("pretrained_cfg", config)  # in older files, all is in one object
+    # In older files of timm all is in one object.
+    of_timm = config.get("pretrained_cfg", config if "architecture" in config else None)
     if not isinstance(of_timm, dict) or not {"mean", "std"} <= of_timm.keys():
         return None
     return Preprocessor(CONFIG, {"image_mean": of_timm["mean"], "image_std": of_timm["std"]})
