@@ -98,6 +98,12 @@ def in_lightning(loss, grokfast, *callbacks, path=None, same=False, size=BATCH, 
 
 
 class Steered(Trainer):
+    """As docs/integrations.md has it."""
+
+    def __init__(self, *args, **rest):
+        super().__init__(*args, **rest)
+        self.model_accepts_loss_kwargs = False
+
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         class Logits(nn.Module):
             def forward(self, x):
@@ -106,8 +112,8 @@ class Steered(Trainer):
         return self.loss(Logits(), inputs["x"], inputs["labels"])
 
 
-def in_transformers(loss, grokfast, folder, path=None, **settings):
-    trainer = hugging_face(folder, trainer_class=Steered, **settings)
+def in_transformers(loss, grokfast, folder, path=None, model=None, **settings):
+    trainer = hugging_face(folder, model, Steered, **settings)
     trainer.loss = loss
     if grokfast:
         grokfast(trainer.model.network).attach(trainer.optimizer)
@@ -155,6 +161,19 @@ def test_what_is_trained_is_a_plain_loops(tmp_path, framework, method):
     torch.testing.assert_close(found.state_dict(), expected.state_dict(), rtol=1e-5, atol=1e-6)
     unsteered = plain_training(IN_ORDER)
     assert (found[0].weight - unsteered[0].weight).norm() > 0.01 * unsteered[0].weight.norm()
+
+
+class AnyArguments(Classifier):
+    """As most networks of transformers are, which the Trainer then takes to divide their loss themselves."""
+
+    def forward(self, x, labels, **rest):
+        return super().forward(x, labels)
+
+
+def test_the_loss_is_divided_by_the_batches_of_a_step_whatever_the_network_takes(tmp_path):
+    expected = plain_training(IN_ORDER, aligned())
+    found = in_transformers(aligned(), None, tmp_path, model=AnyArguments())
+    torch.testing.assert_close(found.state_dict(), expected.state_dict(), rtol=1e-5, atol=1e-6)
 
 
 def test_accelerates_own_optimizer_will_do(tmp_path):
