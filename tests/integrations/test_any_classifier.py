@@ -16,6 +16,7 @@ from gnomon.errors import DataError, GnomonError, RangeError, UnsupportedModuleE
 from gnomon.integrations.transformers import ProbeCallback
 from gnomon.integrations.transformers_inputs import Logits, TextLogits, embeddings
 from gnomon.models import mlp, resnet18
+from gnomon.probe import unavailable
 
 N, CLASSES, TOKENS = 24, 3, 6
 LABELS = torch.arange(N) % CLASSES
@@ -367,8 +368,7 @@ def test_a_text_classifier_is_read_in_the_trainer(tmp_path, bf16):
 
 def test_a_padded_language_model_is_compared_where_there_is_text():
     """At padding its logits do differ: there it sees the padding token's embedding."""
-    settings = {"vocab_size": CLASSES, "n_embd": 8, "n_layer": 1, "n_head": 2, "bos_token_id": 0, "eos_token_id": 0}
-    network = transformers.GPT2LMHeadModel(transformers.GPT2Config(**settings)).double().eval()
+    network = language_model()
     ids = torch.randint(0, CLASSES, (2, 6), generator=torch.Generator().manual_seed(0))
     for mask in ([1, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 1]):
         given = {"input_ids": ids, "attention_mask": torch.tensor([[1] * 6, mask])}
@@ -380,10 +380,39 @@ def test_a_padded_language_model_is_compared_where_there_is_text():
         embeddings(network, **given, token_type_ids=torch.ones_like(ids))
 
 
+def language_model():
+    settings = {"vocab_size": CLASSES, "n_embd": 8, "n_layer": 2, "n_head": 2, "bos_token_id": 0, "eos_token_id": 0}
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**settings)).double().eval()
+
+
+def test_a_language_model_is_not_read_at_padding():
+    network, ids = language_model(), torch.tensor([[1, 2, 0, 0], [2, 1, 2, 1]])
+    right = embeddings(network, ids, (ids > 0).long())
+    left = embeddings(network, ids.roll(2, 1), (ids.roll(2, 1) > 0).long())
+    asked, model = {"seen": lambda logits: logits}, TextLogits(network)
+    says = r"expected tokens at the positions that are read, got padding in 1 of 2\. Pad on the left to read the last"
+    labels = torch.tensor([[2, -100, -100, -100], [1, 2, 1, -100]])
+    for data, places in ((right, "last"), (right, 2), ((right, torch.tensor([0, 1])), "last"), (right, [0, 2])):
+        with pytest.raises(RangeError, match=rf"Probe\(positions\): {says}"):
+            Probe(model, data, asked, positions=places)
+    with pytest.raises(RangeError, match=r"positions.*: expected tokens .* got padding in 1 of 1"):
+        Probe(model, [(left[1:],), (right[:1],)], asked, positions="all").read()
+    with pytest.raises(RangeError, match=rf"positions.*{says}"):
+        unavailable(model, right, asked, positions="last")
+    # GPT-2 numbers the places of padding too: the same text begins at place 2 here.
+    assert Probe(model, left, asked, positions="last").read().values["seen"].shape == (2, CLASSES)
+    with torch.no_grad():
+        expected = network(input_ids=ids, attention_mask=(ids > 0).long()).logits
+    for places in (0, -3):
+        found = Probe(model, right, asked, positions=places).read().values["seen"]
+        torch.testing.assert_close(found, expected[:, places])
+    found = Probe(model, (right, labels), asked, positions="all").read().values["seen"]
+    torch.testing.assert_close(found, expected[labels != -100])
+
+
 @pytest.mark.parametrize("places", ["all", "last"])
 def test_a_language_model_is_read_at_its_positions(places):
-    settings = {"vocab_size": CLASSES, "n_embd": 8, "n_layer": 2, "n_head": 2, "bos_token_id": 0, "eos_token_id": 0}
-    network = transformers.GPT2LMHeadModel(transformers.GPT2Config(**settings)).double().eval()
+    network = language_model()
     tokens = torch.randint(0, CLASSES, (N, TOKENS), generator=torch.Generator().manual_seed(0))
     following = torch.randint(0, CLASSES, (N, TOKENS), generator=torch.Generator().manual_seed(1))
     following[::2, 2] = -100

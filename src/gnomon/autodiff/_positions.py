@@ -98,7 +98,15 @@ class Positions:
                 _checks.shape_of(labels),
                 f"Pass one class per position, {IGNORED} at those that are not samples.",
             )
-        return self._taken(labels.flatten(1))
+        return self.of_places(labels.flatten(1))
+
+    def of_places(self, places: Shaped[Tensor, "n t"]) -> Shaped[Tensor, "n m"]:
+        """What is known of every place, at these positions.
+
+        Raises:
+            RangeError: if there are not that many.
+        """
+        return self._taken(places)
 
     def _taken(self, rows: Shaped[Tensor, "n t *p"]) -> Shaped[Tensor, "n m *p"]:
         if self.places is None:

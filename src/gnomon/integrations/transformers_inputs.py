@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from gnomon.errors import DataError, GnomonError, RangeError, UnsupportedModuleError, public, within
@@ -70,12 +70,16 @@ class TextLogits(nn.Module):
         Raises:
             UnsupportedModuleError: if the network does not call the embedding that it names.
         """
-        there = (x.detach() != 0).any(2)
+        there = ~self.is_padding(x)
         padding = self.model.config.get_text_config().pad_token_id
         # Any tokens: all that matters is whether they are padding.
         tokens = torch.where(there, int(padding == 0), padding or 0)
         with embedding_replaced(self.model, x):
             return _logits(self.model(input_ids=tokens, attention_mask=there.long()))
+
+    def is_padding(self, x: Float[Tensor, "n t d"]) -> Bool[Tensor, "n t"]:
+        """Which places are padding: a probe refuses to read a language model there."""
+        return (x.detach() == 0).all(-1)
 
 
 @contextmanager

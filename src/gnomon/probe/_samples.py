@@ -36,16 +36,20 @@ class Samples:
         data: what holds them.
         positions: the positions at which the network is read; if that is one per sample, the labels are those there,
             and samples that have none there are left out.
+        is_padding: which places of samples (n t d) are padding, (n t), where the network says so.
     Attributes:
         first: the first batch; all samples if these are tensors.
         tensors: whether the samples are tensors, which are one batch.
         stay: whether they are left on the device where they are, as tensors are; a data set's are moved.
     """
 
-    def __init__(self, data: Data, positions: Positions | None = None) -> None:
+    def __init__(
+        self, data: Data, positions: Positions | None = None, is_padding: Callable[[Tensor], Tensor] | None = None
+    ) -> None:
         check_clear(data, positions)
         self._batches = data
-        self._position = positions if positions is not None and positions.one else None
+        self._positions = positions
+        self._is_padding = is_padding
         if isinstance(data, TensorDataset) and 1 <= len(data.tensors) <= len(PARTS):
             self._batches = data.tensors
         elif isinstance(data, Dataset):
@@ -116,12 +120,25 @@ class Samples:
 
     def _labelled(self, batch: Batch) -> Batch:
         """The samples that have a label at the position that is read."""
-        if self._position is None or "labels" not in batch:
-            return batch
-        labels = self._position.of_labels(batch["labels"])
-        there = labels.long() != IGNORED
-        some = batch | {"labels": labels}
-        return some if there.all() else {name: value[there.to(value.device)] for name, value in some.items()}
+        if self._positions is not None and self._positions.one and "labels" in batch:
+            labels = self._positions.of_labels(batch["labels"])
+            there = labels.long() != IGNORED
+            batch = batch | {"labels": labels}
+            batch = batch if there.all() else {name: value[there.to(value.device)] for name, value in batch.items()}
+        self._require_tokens(batch)
+        return batch
+
+    def _require_tokens(self, batch: Batch) -> None:
+        """Raises RangeError if padding is read: what a network outputs there says nothing of the text."""
+        if self._positions is None or self._is_padding is None:
+            return
+        padding = self._is_padding(batch["x"])
+        if (labels := batch.get("labels")) is not None and labels.shape == padding.shape:
+            padding = padding & (labels != IGNORED).to(padding.device)
+        if padding.ndim > 1 and (read := self._positions.of_places(padding).any(1)).any():
+            got = f"padding in {int(read.sum())} of {len(read)}"
+            advice = f"Pad on the left to read the last token, or pass labels, {IGNORED} at padding."
+            raise RangeError("positions", "tokens at the positions that are read", got, advice)
 
 
 @contextmanager
@@ -137,8 +154,9 @@ def in_batch(number: int | None) -> Iterator[None]:
 
 def split_samples(model: nn.Module, data: Data | Mapping[str, Data], positions: Positions | None) -> dict[str, Samples]:
     """The samples by the name of their split, which is empty if there are no splits."""
+    is_padding = padding_of(model)
     if not isinstance(data, Mapping):
-        return {"": Samples(data, positions)}
+        return {"": Samples(data, positions, is_padding)}
     if wrong := [name for name in data if not isinstance(name, str) or not name]:
         raise RangeError("data", "splits that have a name", repr(wrong[0]), "Name it, such as 'train'.")
     if not data:
@@ -146,7 +164,12 @@ def split_samples(model: nn.Module, data: Data | Mapping[str, Data], positions: 
     if is_one_batch(model, data):
         got = f"the parts of one batch, {', '.join(data)}"
         raise RangeError("data", "samples, or splits by their names", got, advice(data))
-    return {name: Samples(part, positions) for name, part in data.items()}
+    return {name: Samples(part, positions, is_padding) for name, part in data.items()}
+
+
+def padding_of(model: nn.Module) -> Callable[[Tensor], Tensor] | None:
+    """The network's own word on which places are padding, as `TextLogits` has it."""
+    return getattr(model, "is_padding", None)
 
 
 def is_one_batch(model: nn.Module, data: Mapping[str, Data]) -> bool:

@@ -9,7 +9,7 @@ from gnomon.errors import GnomonError, within
 from gnomon.probe._derived import require_layers
 from gnomon.probe._dry_run import dry_run
 from gnomon.probe._plan import Quantities, plan, provided
-from gnomon.probe._samples import Data, Samples
+from gnomon.probe._samples import Data, Samples, padding_of
 from gnomon.probe._sharding import whole
 
 
@@ -31,7 +31,7 @@ def unavailable(
     """
     require_layers(model, layers=layers, head=head)
     its = None if positions is None else Positions(positions)
-    samples = Samples(data, its)
+    samples = Samples(data, its, padding_of(model))
     ends = named_layers(head, "head")
 
     def look() -> dict[str, GnomonError]:
