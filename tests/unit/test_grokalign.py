@@ -49,6 +49,35 @@ def test_exact_is_the_mean_norm_and_its_gradient(name, shared):
 
 
 @pytest.mark.parametrize("name", BUILDERS)
+def test_second_derivatives_are_those_of_the_mean_norm(name):
+    """As in a Hessian of the whole loss."""
+    model, x = zoo(name)
+    parameters = list(model.parameters())
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        found, expected = (
+            torch.autograd.grad(penalty, parameters, create_graph=True, materialize_grads=True)
+            for penalty in (GrokAlign(1.0, "exact")(model, x), exact_norms(model, x).mean())
+        )
+        for ours, theirs in zip(along(found, model), along(expected, model), strict=True):
+            torch.testing.assert_close(ours, theirs)
+
+
+def along(gradients, model):
+    """Products of the Hessian with a direction."""
+    generator = torch.Generator().manual_seed(3)
+    return grads(sum((g * torch.randn(g.shape, generator=generator, dtype=g.dtype)).sum() for g in gradients), model)
+
+
+def test_a_second_derivative_through_batch_statistics_is_refused():
+    model = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, 3)).double()
+    penalty = GrokAlign(1.0, "exact")(model, torch.randn(9, 5, dtype=torch.float64))
+    gradients = torch.autograd.grad(penalty, [*model.parameters()], create_graph=True, materialize_grads=True)
+    says = "the gradient of BatchNorm: expected to be differentiated once, got a second derivative"
+    with pytest.raises(UnsupportedModuleError, match=says):
+        along(gradients, model)
+
+
+@pytest.mark.parametrize("name", BUILDERS)
 @pytest.mark.parametrize("projections", [1, 3])
 @pytest.mark.parametrize("squared", [True, False])
 def test_projection_is_the_norm_of_projected_jacobians(name, projections, squared):

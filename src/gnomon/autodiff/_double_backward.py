@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from gnomon.autodiff._tape import Tape
+from gnomon.linalg import once
 
 Gradients = tuple[Tensor | None, ...]
 
@@ -108,7 +108,7 @@ class _BatchNormBack(torch.autograd.Function):
         return back
 
     @staticmethod
-    @once_differentiable
+    @once("the gradient of BatchNorm")
     def backward(ctx: Any, u: Tensor) -> Gradients:  # noqa: ANN401 as torch's own
         r"""The gradients of $\langle u, \gamma r P g\rangle$ with respect to g, x and γ.
 

@@ -15,7 +15,7 @@ from gnomon._precision import in_single
 from gnomon.autodiff._double_backward import cheap_double_backward
 from gnomon.autodiff._tape import Tape, forward
 from gnomon.errors import UnsupportedModuleError
-from gnomon.linalg import SavedTensors, over_largest, scaled_gram
+from gnomon.linalg import SavedTensors, once, over_largest, scaled_gram
 
 SAME_ENTRIES = {"ViewBackward0", "UnsafeViewBackward0", "CloneBackward0"}
 """The autograd nodes of functions that leave the entries of a tensor in their order."""
@@ -34,8 +34,8 @@ ONE_DERIVATIVE = {
     "CheckpointFunctionBackward": "Checkpoint with use_reentrant=False",
 }
 """The nodes that torch differentiates only once, some of which report it too late, and what to do instead."""
-ONCE = once_differentiable(lambda ctx: None).__code__
-"""The code of every function that the decorator returns."""
+ONCE = {once_differentiable(lambda ctx: None).__code__, once("")(lambda ctx: None).__code__}
+"""The code of every function that these decorators return."""
 
 
 def projected_norm(tape: Tape, vectors: Iterable[Float[Tensor, "n c"]], count: int) -> Float[Tensor, "n"]:
@@ -151,7 +151,7 @@ def _only_once(node: BackwardCFunction) -> bool:
     forward_class: Any = vars(type(node))["_forward_cls"]
     function = forward_class.backward
     while function is not None:
-        if getattr(function, "__code__", None) is ONCE:
+        if getattr(function, "__code__", None) in ONCE:
             return True
         function = getattr(function, "__wrapped__", None)
     return False
@@ -178,11 +178,13 @@ class _GramNorm(torch.autograd.Function):
         return norm
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: SavedTensors, grad: Float[Tensor, "n"]) -> tuple[Tensor, ...]:
         """Their gradients with respect to W and each g."""
         weight, norm, *kept = ctx.saved_tensors
         back, products = kept[: len(kept) // 2], kept[len(kept) // 2 :]
+        if torch.is_grad_enabled():  # to be differentiated again, by what the products are made of
+            gram = _gram(weight)
+            products = [g @ gram for g in back]
         per_norm = torch.where(norm > 0, grad / norm, 0).unsqueeze(1)
         between = reduce(torch.add, ((g * per_norm).T @ g for g in back))
         return between @ weight, *(product * per_norm for product in products)

@@ -6,12 +6,13 @@ from typing import Protocol, runtime_checkable
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.autograd.function import FunctionCtx
 
 from gnomon import _checks
 from gnomon._precision import full_precision, in_single
 from gnomon.errors import EmptyError, RangeError, ShapeError
 from gnomon.linalg._directions import largest
+from gnomon.linalg._once import once
 from gnomon.linalg._spectra import gram_eigenvectors
 
 
@@ -35,7 +36,7 @@ def psd_root(matrix: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
         RangeError: at NaN or infinity, or at an eigenvalue below minus p epsilons of the largest, those of the dtype,
             but at least of single precision.
     Cost: O(p³). Precision: half the digits in directions whose eigenvalue is at the level of rounding compared with the
-        largest. The gradient can be taken once.
+        largest. The gradient can be taken once; a second is an error.
     Example:
         >>> import torch, gnomon
         >>> gnomon.psd_root(torch.tensor([[4.0, 0.0], [0.0, 9.0]]))
@@ -77,14 +78,14 @@ class Root(torch.autograd.Function):
         roots = values.clamp(min=0).sqrt() * size.sqrt()
         # Eigenvalues of 0 come out as rounding, and a gradient divided by its root would be noise.
         rounding = len(values) * torch.finfo(values.dtype).eps * values[-1]
-        ctx.save_for_backward(torch.where(values > rounding, roots, 0), vectors)
+        ctx.save_for_backward(torch.where(values > rounding, roots, 0), vectors, matrix)
         return (vectors * roots) @ vectors.mT
 
     @staticmethod
-    @once_differentiable
+    @once("psd_root")
     def backward(ctx: SavedTensors, gradient: Float[Tensor, "p p"]) -> tuple[Float[Tensor, "p p"], None]:
         """The gradient with respect to the matrix."""
-        roots, vectors = ctx.saved_tensors
+        roots, vectors, _ = ctx.saved_tensors
         sums = roots.unsqueeze(1) + roots
         turned = vectors.mT @ gradient @ vectors
         return vectors @ torch.where(sums > 0, turned / torch.where(sums > 0, sums, 1), 0) @ vectors.mT, None

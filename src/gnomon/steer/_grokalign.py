@@ -152,9 +152,9 @@ class GrokAlign:
             x: the batch; where it has a graph, as embeddings do, gradients continue through it.
 
         Returns:
-            The outputs, in the order of the batch; and a scalar with a graph to the parameters, differentiable only
-            once, NaN if a sample that it uses holds NaN or infinity. Where the penalty does not act it is 0, whatever x
-            holds.
+            The outputs, in the order of the batch; and a scalar with a graph to the parameters, differentiable twice,
+            but once where BatchNorm is in training mode; NaN if a sample that it uses holds NaN or infinity. Where the
+            penalty does not act it is 0, whatever x holds.
 
         Raises:
             RangeError: if x is not of floating point, or not dense.

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.autograd.function import FunctionCtx
 
 from gnomon._precision import half_as_single
 from gnomon.errors import RangeError
-from gnomon.linalg import Factored, SavedTensors, gram_eigenvectors
+from gnomon.linalg import Factored, SavedTensors, gram_eigenvectors, once
 from gnomon.measure.collapse._class_moments import ClassMoments
 
 
@@ -36,7 +36,8 @@ def snr(class_moments: ClassMoments) -> Float[Tensor, "p k"]:
     Returns:
         Unit: class means per within-class standard deviation. A column is 0 where a class has no samples. The mean over
         samples of its columns is zero. Rotated by rotations of the features; its singular values are invariant under
-        every invertible affine map. Differentiable once, for spreads of constant rank.
+        every invertible affine map. Differentiable once, for spreads of constant rank; a
+        second derivative is an error.
     Raises:
         RangeError: if means differ by more than rounding, the root of the dtype's epsilon, in a direction in which
             samples of a class do not; always if there are fewer samples than features.
@@ -82,15 +83,15 @@ class _InverseRoot(torch.autograd.Function):
         kept = values > len(values) * torch.finfo(values.dtype).eps * values[-1]
         scale = torch.where(kept, values.rsqrt(), 0)
         projection = (vectors * kept) @ vectors.mT
-        ctx.save_for_backward(scale, vectors)
+        ctx.save_for_backward(scale, vectors, matrix)
         ctx.mark_non_differentiable(projection)
         return (vectors * scale) @ vectors.mT, projection
 
     @staticmethod
-    @once_differentiable
+    @once("snr")
     def backward(ctx: SavedTensors, grad: Tensor, _: Tensor) -> Tensor:
         """The divided differences; with s the inverse roots, -s_i² s_j²/(s_i + s_j), and s_i³ towards the kernel."""
-        scale, vectors = ctx.saved_tensors
+        scale, vectors, _ = ctx.saved_tensors
         a, b = scale.unsqueeze(1), scale.unsqueeze(0)
         both = (a > 0) & (b > 0)
         divided = torch.where(both, -((a * b) ** 2) / (a + b), a**3 + b**3)

@@ -31,7 +31,7 @@ def snr_singular_values(class_moments: ClassMoments) -> Float[Tensor, "j"]:
     Returns:
         min(k - 1, p) values, at least 0; if m of the classes have samples, those from the m-th on are 0 up to rounding.
         Unit: class means per within-class standard deviation. Invariant under every invertible affine map of the
-        features.
+        features. Differentiable once, as `snr` is.
     Raises:
         RangeError: as `snr`.
     Cost: O(p³).

@@ -51,7 +51,7 @@ def nfa_correlation(
         rounding, of which the root of a full matrix keeps half the digits.
         Invariant under scaling of either; when not centred, also under a common rotation of the input. In the wider of
         the two dtypes. The gradient in the root of an AGOP as rows exists where its singular values differ and none is
-        0; that in the root of a full matrix, as from `dense()`, where they are equal too.
+        0; that in the root of a full matrix, as from `dense()`, where they are equal too, but once only.
     Raises:
         ShapeError: if the weight has no second axis, or the AGOP is not (p p).
         RangeError: at NaN or infinity, if `power` is neither 1/2 nor 1, or if the AGOP is not symmetric or, for
