@@ -310,6 +310,10 @@ def test_a_function_that_takes_gradients_without_them_is_told_how():
         Probe(model, x, [slope])(0)
     says = "slope runs without gradients: compute what it differentiates, from `model`, inside "
     assert caught.value.__notes__ == [f"{says}`with torch.enable_grad():`."]
+    slope.__module__ = "gnomon.measure.gradients._slope"  # one of gnomon's own is tried before training
+    with pytest.raises(DataError, match=r"Probe\(slope\): .* does not require grad .* on cpu\. slope runs") as caught:
+        Probe(model, x, [slope])
+    assert str(caught.value).endswith(f"{says}`with torch.enable_grad():`.")
 
 
 def collapsing():

@@ -19,7 +19,7 @@ from gnomon.errors import ConvergenceError, DataError, EmptyError, GnomonError, 
 from gnomon.linalg import Covariance, Factored
 from gnomon.measure import commutator_defect, gauss_newton_trace, hessian_trace, local_learning_coefficient
 from gnomon.probe._derived import agop_of, own, require_one_layer
-from gnomon.probe._eval_mode import in_eval_mode
+from gnomon.probe._eval_mode import advice_on_gradients, in_eval_mode
 from gnomon.probe._outputs import warn_of_probabilities
 from gnomon.probe._plan import Plan, Quantity, presentable
 from gnomon.probe._samples import JOINED, Samples
@@ -167,11 +167,12 @@ class Trial:
                 ) from cause
             require_any_number(self.model, self.x, cause)
             at = f"samples of shape {tuple(self.x.shape[1:])} in {self.x.dtype} on {self.x.device}"
+            advice = advice_on_gradients(argument, cause) if argument in self.plan.quantities else None
             raise DataError(
                 argument,
                 expected,
                 f"{type(cause).__name__}: {cause} at {at}",
-                f"Pass network and samples as they are in training, and in float32 or float64; {JOINED}.",
+                advice or f"Pass network and samples as they are in training, and in float32 or float64; {JOINED}.",
             ) from cause
 
 

@@ -93,6 +93,14 @@ def _in_eval_mode(
     return result, snapshot.written
 
 
+def advice_on_gradients(name: str, error: Exception) -> str | None:
+    """What to change in a quantity that differentiates what was computed without gradients; None of other errors."""
+    if "does not require grad" not in str(error):
+        return None
+    inside = "inside `with torch.enable_grad():`"
+    return f"{name} runs without gradients: compute what it differentiates, from `model`, {inside}."
+
+
 def end_contexts(interrupt: BaseException) -> None:
     """Ends what an interrupt left open, last first: now, and not with the traceback, after everything is restored."""
     for frame, _ in reversed([*traceback.walk_tb(interrupt.__traceback__)]):

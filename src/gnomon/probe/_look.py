@@ -15,6 +15,7 @@ from gnomon.autodiff import IGNORED, JacobianOperator, Positions, observe, timed
 from gnomon.errors import ConvergenceError, EmptyError, ShapeError
 from gnomon.linalg import Estimate
 from gnomon.probe._derived import argument_value
+from gnomon.probe._eval_mode import advice_on_gradients
 from gnomon.probe._levels import Level, levels, require_room, with_rows
 from gnomon.probe._pieces import Pieces
 from gnomon.probe._plan import Plan
@@ -247,11 +248,8 @@ class Look:
         except self._tolerated as error:
             self.missing[name] = str(error)
         except RuntimeError as error:
-            if "does not require grad" in str(error):
-                inside = "inside `with torch.enable_grad():`"
-                error.add_note(
-                    f"{name} runs without gradients: compute what it differentiates, from `model`, {inside}."
-                )
+            if advice := advice_on_gradients(name, error):
+                error.add_note(advice)
             raise
 
     def _at(self, level: Level) -> list[str]:
