@@ -113,15 +113,19 @@ def test_every_link_of_the_navigation_exists_and_every_page_is_in_it():
 def test_every_experiment_has_its_page_and_stands_in_the_table():
     table = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| \[(.+?)\]\(experiments/\1\.md\) \| (.+?) \| (.+?) \|$", table, re.MULTILINE)
-    assert rows == [(name, entry.shows, entry.source) for name, entry in EXPERIMENTS.items()]
+    expected = [(name, entry.shows, entry.source) for name, entry in EXPERIMENTS.items()]
+    assert rows == expected, "docs/experiments.md: expected a row per Entry, in their order, with its shows and source"
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_shows_its_figure(name):
     page = ROOT / "docs" / "experiments" / f"{name}.md"
+    assert page.is_file(), f"docs/experiments/{name}.md: expected the page of the experiment"
     figures = re.findall(r"^!\[[^\]]+\]\((\S+)\)\{ \.figure \}$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    assert figures
-    assert all((page.parent / figure).is_file() for figure in figures)
+    line = f"![what it shows](../assets/experiments/{name}.svg){{ .figure }}"
+    assert figures, f"docs/experiments/{name}.md: expected a figure, on lines of its own: {line}"
+    missing = [figure for figure in figures if not (page.parent / figure).is_file()]
+    assert missing == [], f"docs/experiments/{name}.md: expected files for its figures, copied from the run's figures/"
 
 
 # docs/errata.md, row by row.
