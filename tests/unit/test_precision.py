@@ -1,6 +1,8 @@
 """What is computed does not depend on what training is done in."""
 
 import copy
+import inspect
+import re
 
 import pytest
 import torch
@@ -64,6 +66,16 @@ def test_half_precision_keeps_its_digits_and_its_dtype(name, dtype):
         torch.testing.assert_close(
             result.double(), expected, rtol=few, atol=few * float(expected.detach().abs().amax())
         )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("name", CONTRACTS)
+def test_a_section_says_which_dtype_comes_back_if_not_the_arguments(name, dtype):
+    function, arguments = EVERY[name]
+    result = function(**cast(arguments(torch.Generator().manual_seed(0)), dtype))
+    back = {part.dtype for part in tensors(result) if part.is_floating_point()} - {dtype}
+    returns = re.search(r"^Returns:\n((?: .+\n)+)", inspect.getdoc(function), re.MULTILINE)[1]
+    assert [other for other in back if str(other).removeprefix("torch.") not in returns] == []
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)

@@ -63,7 +63,7 @@ def commutator_defect(
     Returns:
         The median, at least 0; unit: 1 per parameter; 0 where a gradient is 0. Scaling the loss changes nothing. The
         error is the distance from it to the farther end of the 95 % interval of the median over all pairs of batches.
-        The passes are products with Hessians.
+        The passes are products with Hessians. For half precision, in float32.
     Raises:
         ShapeError: if the outputs are not (n, c), or labels do not go with them.
         EmptyError: if there are no samples.

@@ -58,7 +58,7 @@ def gauss_newton_eigenvalues(
         holds with a probability of 95 %: for the first, by a bound, this includes that no larger one was missed; for
         the others, it was found empirically over seeds, and is no less than `rtol` of them. Of several that are equal,
         or too close for so few steps, it does not include that some may be missed. The passes are products with the
-        matrix.
+        matrix. For half precision, in float32.
     Raises:
         ShapeError: if the outputs are not (n, c), or labels do not go with them.
         EmptyError: if there are no samples.

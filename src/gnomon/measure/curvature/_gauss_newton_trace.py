@@ -51,7 +51,8 @@ def gauss_newton_trace(
             far as they fit; some 20 vectors as long as all parameters are held in any case.
     Returns:
         The estimate, for a convex loss at least 0 up to its error; unit: loss per parameter squared. The error is half
-        the width of its 95 % interval, 0 where it is exact. The passes are products with the matrix.
+        the width of its 95 % interval, 0 where it is exact. The passes are products with the matrix. For half
+        precision, in float32.
     Raises:
         ShapeError: if the outputs are not (n, c), or labels do not go with them.
         EmptyError: if there are no samples.

@@ -40,7 +40,7 @@ def gradient_sharpness(
         memory: bytes to use; default: 512 MiB. Samples are processed in chunks that fit.
     Returns:
         Between the least and the largest eigenvalue of the Hessian; 0 where the gradient is 0; unit: loss per parameter
-        squared. Exact.
+        squared. Exact. For half precision, in float32.
     Raises:
         ShapeError: if the outputs are not (n, c), or labels do not go with them.
         EmptyError: if there are no samples.

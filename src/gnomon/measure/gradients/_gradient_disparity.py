@@ -59,7 +59,8 @@ def gradient_disparity(
         memory: bytes to use beyond the batches' gradients; default: 512 MiB.
     Returns:
         At least 0; unit: loss per parameter, or, rescaled, 1 per parameter: then invariant under scaling the loss. The
-        error is estimated by the jackknife over batches, and infinite for two. No graph.
+        error is estimated by the jackknife over batches, and infinite for two. No graph. For half precision, in
+        float32.
     Raises:
         ShapeError: if the outputs are not (n, c), or labels and loss do not match them.
         EmptyError: if there are no samples.

@@ -118,7 +118,7 @@ def local_learning_coefficient(
             batch for every chain.
     Returns:
         The estimate with its error, and the chains' diagnostics. Any number; no unit. Invariant under adding a number
-        to the loss; the same for the same seed.
+        to the loss; the same for the same seed. For half precision, in float32.
     Raises:
         ShapeError: if the outputs are not (n, c), or labels do not match them and the loss.
         EmptyError: if there are no samples.

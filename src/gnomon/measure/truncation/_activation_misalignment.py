@@ -32,9 +32,9 @@ def activation_misalignment(cumulative_parameters: CumulativeParameters) -> Floa
     Args:
         cumulative_parameters: the cumulative parameters of the network.
     Returns:
-        In [0, $\sqrt{1 - 1/h}$) for width h, one per hidden layer; 0 exactly if $W^{(\ell)}$ is aligned, and near the
-        upper end if all rows are almost parallel. Invariant under positive scaling of each row, under permutations and
-        signs of rows, and under rotations of the input.
+        In [0, $\sqrt{1 - 1/h}$) for width h, one per hidden layer, in float64 like the parameters; 0 exactly if
+        $W^{(\ell)}$ is aligned, and near the upper end if all rows are almost parallel. Invariant under positive
+        scaling of each row, under permutations and signs of rows, and under rotations of the input.
     Cost: O(l q³).
     Example:
         >>> import torch, gnomon
