@@ -395,6 +395,7 @@ def test_networks_that_do_not_take_the_samples_are_one_line(folder, complaint):
     [
         (["--quantities", "nc1", "nc5"], "expected some of accuracy, centroid_alignment"),
         (["--quantities", "nc5"], "got nc5. Did you mean nc1?"),
+        (["--quantities", "nfa_table.pearson_root"], "got nfa_table.pearson_root. Did you mean nfa_table?"),
         (["--quantities", "xyz"], "got xyz. Correct it."),
         (["--quantities", "ntk_to_point"], "got ntk_to_point, which also needs point. Correct it."),
         (["--samples", "41"], "expected 1 to 40, the samples of some.npz, got 41"),

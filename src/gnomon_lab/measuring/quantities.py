@@ -61,7 +61,8 @@ def chosen(names: Iterable[str]) -> dict[str, Quantity]:
     unknown = [name for name in names if name not in QUANTITIES]
     if unknown:
         got = [f"{name}, which also needs {WANTING[name]}" if name in WANTING else name for name in unknown]
-        misspelt = [name for name in unknown if name not in WANTING]
+        # Of a part, such as mse_decomposition.total, the whole is meant.
+        misspelt = [name.partition(".")[0] for name in unknown if name not in WANTING]
         near = [match for name in misspelt for match in difflib.get_close_matches(name, QUANTITIES, 1)]
         meant = f"Did you mean {', '.join(near)}?" if near else "Correct it."
         raise RangeError("--quantities", f"some of {', '.join(QUANTITIES)}", "; ".join(got), meant)
