@@ -17,6 +17,8 @@ from gnomon_lab.cli import main
 from gnomon_lab.cli.execute import show_claims
 from gnomon_lab.cli.tables import laid_out
 from gnomon_lab.cli.terminal import Terminal
+from gnomon_lab.experiment import Entry
+from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.runs import Claim
 from tests.children import child, started
 from tests.lab.measuring import in_folder
@@ -196,6 +198,35 @@ def test_verify_counts_only_the_stated_settings(ran, here):
 def test_verify_of_no_folder_is_one_line(tmp_path, here):
     said = complaint(here(tmp_path, "verify", "--runs", "typo"))
     assert "verify(--runs): expected a folder of runs, got 'typo', which is none." in said
+
+
+@pytest.mark.parametrize("command", ["run", "verify"])
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        (
+            "own.decay",
+            "expected a module gnomon_lab.papers.own.decay, got none. Correct its Entry in gnomon_lab/papers/",
+        ),
+        ("nowhere.decay", "expected a module gnomon_lab.papers.nowhere.decay, got none. Correct its Entry"),
+        ("mse_collapse", "to define EXPERIMENT, got a module without. End it so, or correct its Entry in gnomon_lab/"),
+    ],
+)
+def test_an_entry_that_leads_to_no_experiment_is_named(command, module, words, tmp_path, here, monkeypatch):
+    entry = Entry(f"gnomon_lab.papers.{module}", "what weight decay does", "this test")
+    monkeypatch.setitem(EXPERIMENTS, entry.name, entry)
+    said = complaint(here(tmp_path, command, entry.name))
+    assert f"experiment({entry.name}): expected" in said
+    assert words in said
+
+
+def test_what_an_experiments_module_fails_to_import_is_no_fault_of_its_entry(tmp_path, here, monkeypatch):
+    (tmp_path / "decay.py").write_text("import nowhere_to_be_found")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(EXPERIMENTS, "decay", Entry("decay", "what weight decay does", "this test"))
+    said = complaint(here(tmp_path, "run", "decay"))
+    assert "No module named 'nowhere_to_be_found'" in said
+    assert "Entry" not in said
 
 
 @pytest.mark.parametrize(

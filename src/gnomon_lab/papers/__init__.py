@@ -190,11 +190,20 @@ def experiment(name: str) -> "Experiment[Settings]":
     """The experiment with a name, imported now.
 
     Raises:
-        DataError: if there is none with that name; the nearest is named.
+        DataError: if there is none with that name; the nearest is named. Also if its entry leads to none.
     """
     if name not in EXPERIMENTS:
         near = difflib.get_close_matches(name, EXPERIMENTS, 1, cutoff=0.5)
         meant = f"Did you mean {near[0]}? " if near else ""
         raise DataError("NAME", "an experiment", repr(name), f"{meant}See `gnomon list`.", where="experiment")
-    found: "Experiment[Settings]" = importlib.import_module(EXPERIMENTS[name].module).EXPERIMENT
+    module, entry = EXPERIMENTS[name].module, "its Entry in gnomon_lab/papers/__init__.py"
+    try:
+        found: "Experiment[Settings] | None" = getattr(importlib.import_module(module), "EXPERIMENT", None)
+    except ModuleNotFoundError as error:
+        if not f"{module}.".startswith(f"{error.name}."):  # something that the module imports
+            raise
+        raise DataError(name, f"a module {module}", "none", f"Correct {entry}.", where="experiment") from error
+    if found is None:
+        expected, advice = f"{module} to define EXPERIMENT", f"End it so, or correct {entry}."
+        raise DataError(name, expected, "a module without", advice, where="experiment")
     return found
