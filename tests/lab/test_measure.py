@@ -599,6 +599,8 @@ def test_the_index_of_pandas_is_no_feature(folder, measured):
     x.to_parquet("none.parquet")
     said = measured("small.pt", "nets:small", "none.parquet", "--quantities", "jacobian_norm")[1]
     assert "none.parquet: 6 features, no label column\n" in said
+    shuffled[["f0", "target"]].to_parquet("one.parquet")
+    assert load_data("one.parquet").columns == "1 feature, label column target"
 
 
 def test_images_of_a_folder_and_of_a_file(folder, measured, complaint, monkeypatch):

@@ -144,6 +144,16 @@ def test_chains_are_no_classes_and_every_number_of_a_reading_can_be_drawn():
     np.testing.assert_allclose(axes.get_lines()[0].get_ydata(), [read.scalars()[name]], rtol=1e-5)
 
 
+def test_batches_are_no_classes_and_no_line_joins_them():
+    model, x, labels = torch.nn.Linear(3, 2), torch.randn(40, 3), torch.arange(40) % 2
+    read = gnomon.Probe(model, (x, labels), [gnomon.batch_gradients]).read()
+    _, axes = read.plot("batch_gradients.deviations")
+    assert axes.get_xlabel() == "batch"
+    (line,) = axes.get_lines()
+    assert (line.get_marker(), line.get_linestyle()) == ("o", "None")
+    np.testing.assert_array_equal(line.get_xdata(), range(1, 17))
+
+
 def test_each_of_many_classes_is_a_dot():
     _, axes = plot.quantities({"of_class": torch.rand(100)}, axes_of={"of_class": ("k",)}, ax=ax())
     (line,) = axes.get_lines()

@@ -16,9 +16,9 @@ from gnomon.plot._images import images
 from gnomon.plot._kernel import in_colours
 from gnomon.plot._values import Numbers, numbers
 
-PLACES = {"k": "class", "l": "layer", "hidden": "hidden layer", "chains": "chain"}
+PLACES = {"k": "class", "l": "layer", "hidden": "hidden layer", "chains": "chain", "b": "batch"}
 """What an axis of this name counts."""
-LOOSE = ("k", "chains")
+LOOSE = ("k", "chains", "b")
 """Axes whose places have no order, so that no line joins them."""
 IMAGES = 8
 

@@ -29,10 +29,10 @@ def quantities(
 ) -> tuple[Figure, Axes | list[Axes]]:
     """Draws quantities at one step, one panel each, according to their shapes.
 
-    `Reading.plot` draws with this. One number is drawn as a point; one value per sample as a histogram; values that
-    fall from the first on as a spectrum; one value per class or per layer as a line; a matrix as colours of its
-    entries; with three or more axes, the first eight samples are drawn as images, each averaged over all but its last
-    two axes.
+    `Reading.plot` draws with this. One number is drawn as a point; one value per sample as a histogram, or as a point
+    at the mean where each is 0 or 1; values that fall from the first on as a spectrum; one value per layer as a line,
+    one per class, chain or batch as dots; a matrix as colours of its entries; with three or more axes, the first eight
+    samples are drawn as images, each averaged over all but its last two axes.
 
     Args:
         values: by name, such as `test/nc1`. Names that differ only before the last slash share a panel, except for

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._extras import extra
+from gnomon._words import counted
 from gnomon.data import IMAGE_COLUMNS, LABEL_COLUMNS, digits, files_of, find, home, load_images, split_of, standardise
 from gnomon.errors import DataError, RangeError, ShapeError
 from gnomon_lab.measuring.arrays import Array, members
@@ -248,7 +249,7 @@ def of_table(path: Path, samples: int | None) -> Data:
         )
     x = torch.from_numpy(np.stack([cells.astype(np.float64) for cells in features.values()], axis=1))
     labels = None if label is None else numbers(arrays[label], path)
-    words = f"{x.shape[1]} features, {'no label column' if label is None else f'label column {label}'}"
+    words = f"{counted(x.shape[1], 'feature')}, {'no label column' if label is None else f'label column {label}'}"
     return Data(x, labels, path.name, (path,), columns=words)
 
 
