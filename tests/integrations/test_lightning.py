@@ -209,6 +209,41 @@ def test_resuming_from_step_0_reads_it_once(tmp_path, ruled, hook, read):
     assert [step for step, _ in again.readings()] == [0, 1]
 
 
+class Fails(Callback):
+    """Raises after the batch that makes this step, or in its reading, and then writes a checkpoint."""
+
+    def __init__(self, step, path, *, reading):
+        self.step, self.path, self.reading = step, path, reading
+
+    def on_train_batch_end(self, trainer, *rest):
+        if trainer.global_step == self.step:
+            if not self.reading:
+                raise KeyError
+            trainer.logger.log_metrics = lambda *rest: {}["reading"]
+
+    def on_exception(self, trainer, *rest):
+        trainer.save_checkpoint(self.path)
+
+
+@pytest.mark.parametrize("reading", [False, True])
+@pytest.mark.parametrize("ruled", [False, True])
+@pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`, callbacks used to create:UserWarning")
+@pytest.mark.filterwarnings("ignore:You're resuming from a checkpoint that ended before the epoch ended:UserWarning")
+def test_resuming_after_a_failure_reads_the_step_that_was_not_read(tmp_path, ruled, reading):
+    """And if that is enough for the rule, trains no further."""
+    path, first, second = tmp_path / "2.ckpt", InMemory(), InMemory()
+    fails = Fails(2, path, reading=reading)
+    with pytest.raises(KeyError):
+        trainer_with(fails, reads(every(2), third(at=2)), logger=first).fit(Module(), loader(True), loader())
+    resumed = trainer_with(reads(every(2), third(at=2) if ruled else None), logger=second)
+    resumed.fit(Module(), loader(True), loader(), ckpt_path=path, weights_only=True)
+    steps = [0, 2] if ruled else [0, 2, 4, 6]
+    both, expected = first.readings() + second.readings(), plain_loop(every(2), same=True)
+    assert [step for step, _ in both] == steps
+    assert_equal(dict(both), {step: expected[step] for step in steps})
+    assert resumed.global_step == steps[-1]
+
+
 def test_fitting_on_reads_each_step_once():
     memory, module = InMemory(), Module()
     trainer = trainer_with(reads(), logger=memory, max_epochs=1)
@@ -289,6 +324,16 @@ def test_a_batch_that_makes_several_steps_is_read_if_one_of_them_is_due(schedule
     trainer.fit(Alternating(), loader(), loader())
     assert trainer.global_step == 24
     assert [step for step, _ in memory.readings()] == stop.steps == steps
+
+
+@pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`, callbacks used to create:UserWarning")
+def test_resuming_after_a_failure_reads_if_any_step_of_the_batch_is_due(tmp_path):
+    path, settings, memory = tmp_path / "6.ckpt", {"accumulate_grad_batches": 1}, InMemory()
+    with pytest.raises(KeyError):
+        trainer_with(Fails(6, path, reading=False), reads(at(5)), **settings).fit(Alternating(), loader(True), loader())
+    resumed = trainer_with(reads(at(5)), logger=memory, **settings)
+    resumed.fit(Alternating(), loader(True), loader(), ckpt_path=path, weights_only=True)
+    assert [step for step, _ in memory.readings()] == [6]
 
 
 def test_enough_at_step_0_trains_nothing():

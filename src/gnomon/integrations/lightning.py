@@ -61,10 +61,10 @@ class ProbeCallback(Callback):
         self._probe = built(self.build, pl_module)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Reads step 0, unless it was read before a checkpoint was written; a later one's step always was."""
-        if trainer.global_step == 0 > self._step:
-            self._read(trainer, 0, since=-1)
-        self._step = trainer.global_step
+        """Reads the step at which training begins, unless it was read before a checkpoint was written."""
+        if self._step < 0 < trainer.global_step:  # fitted on, or from a checkpoint of a training that no probe read
+            self._step = trainer.global_step
+        self._read(trainer)
 
     def on_train_batch_end(
         self,
@@ -75,9 +75,7 @@ class ProbeCallback(Callback):
         batch_idx: int,
     ) -> None:
         """Reads if the batch made a step at which a reading is due."""
-        if trainer.global_step > self._step:
-            since, self._step = self._step, trainer.global_step
-            self._read(trainer, self._step, since)
+        self._read(trainer)
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Adds step and history; not as this callback's state, of which Lightning takes one per class."""
@@ -110,7 +108,10 @@ class ProbeCallback(Callback):
     def _names(self) -> str:
         return ", ".join(self.stop.histories) if self.stop else ""
 
-    def _read(self, trainer: Trainer, step: int, since: int) -> None:
+    def _read(self, trainer: Trainer) -> None:
+        step, since = trainer.global_step, self._step
+        if step <= since:
+            return
         if reading := self._probe(step, since=since):
             for logger in trainer.loggers:
                 logger.log_metrics(reading.scalars(), reading.step)
@@ -118,6 +119,7 @@ class ProbeCallback(Callback):
         if self.stop and self._probe.is_due(step, since=since):
             reached = reading is not None and self.stop(reading)
             trainer.should_stop |= trainer.strategy.broadcast(reached)
+        self._step = step  # last: a checkpoint that is written when a reading fails does not have it
 
 
 def _probes(trainer: Trainer) -> list[ProbeCallback]:
