@@ -182,6 +182,24 @@ def test_resuming_reads_each_step_once(tmp_path, stop):
     assert_equal(dict(logged(resumed)), plain_loop(same=True))
 
 
+def test_resuming_reads_the_step_of_a_checkpoint_that_was_written_before_its_reading(tmp_path):
+    """As `enable_jit_checkpoint` writes it, if the probe is added to the trainer afterwards."""
+    first = trainer_with(tmp_path, same=True)
+
+    class Saves(TrainerCallback):
+        def on_step_end(self, args, state, control, **rest):
+            if state.global_step in (2, 3):
+                first._save_checkpoint(first.model, trial=None)
+
+    first.add_callback(Saves())
+    reading(first, every(2)).train()
+    for step in (2, 3):
+        resumed = reading(trainer_with(tmp_path, same=True), every(2))
+        resumed.train(resume_from_checkpoint=str(tmp_path / f"checkpoint-{step}"))
+        assert [step for step, _ in logged(resumed)] == [0, 2, 4, 6]
+        assert_equal(dict(logged(resumed)), plain_loop(every(2), same=True))
+
+
 def test_two_probes_stand_beside_each_other(tmp_path):
     trainer = reading(trainer_with(tmp_path), at(2))
     half = ProbeCallback(

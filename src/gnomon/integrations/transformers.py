@@ -59,7 +59,7 @@ class ProbeCallback(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: object
     ) -> None:
-        """Builds the probe and reads step 0; the step of a checkpoint was read before it was written."""
+        """Builds the probe and reads the step at which training begins, unless a checkpoint's log has its reading."""
         self._probe = built(self.build, rest["model"])
         quantities = self._probe.quantities
         if taken := [name for name in quantities if name in TAKEN or name.startswith("eval_")]:
@@ -69,19 +69,20 @@ class ProbeCallback(TrainerCallback):
                 ", ".join(taken),
                 "Pass Probe a mapping from other names.",
             )
+        entries = _of_probe(state.log_history, quantities)
         if self.stop:
             names = self.stop.histories.keys()
-            # The trainer's own entries, and those of other probes, lack some quantity; rules use finite values only.
+            # Rules use finite values only.
             read = [
                 entry
-                for entry in state.log_history
-                if entry.keys() >= names
-                and all(math.isfinite(entry[name]) for name in names)
-                and all(any(f"{key}.".startswith(f"{name}.") for key in entry) for name in quantities)
+                for entry in entries
+                if entry.keys() >= names and all(math.isfinite(entry[name]) for name in names)
             ]
             histories = {name: [entry[name] for entry in read] for name in names}
             self.stop.load_state_dict({"steps": [entry["step"] for entry in read], "histories": histories})
-        if state.global_step == 0:
+        last = max((entry["step"] for entry in entries), default=-1)
+        # Without entries, no probe read the training that the checkpoint is of.
+        if last < state.global_step and (entries or state.global_step == 0):
             self._read(state, control)
 
     def on_step_end(
@@ -100,3 +101,10 @@ class ProbeCallback(TrainerCallback):
         if self.stop and self._probe.schedule(state.global_step):
             (reached,) = broadcast_object_list([reading is not None and self.stop(reading)])
             control.should_training_stop |= reached
+
+
+def _of_probe(log: list[dict[str, float]], quantities: tuple[str, ...]) -> list[dict[str, float]]:
+    """The entries of a log that have all these quantities; the trainer's own, and those of other probes, lack some."""
+    return [
+        entry for entry in log if all(any(f"{key}.".startswith(f"{name}.") for key in entry) for name in quantities)
+    ]
