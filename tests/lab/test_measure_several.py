@@ -89,6 +89,19 @@ def test_each_number_is_that_of_the_checkpoint_alone(ask):
     assert (norms.diff() > 0).all()  # of weights that grow
 
 
+def test_other_weights_in_the_files_are_named_as_for_one(ask):
+    """Once, until there are others."""
+    for step in STEPS:
+        averages = ["ema"] if step < 10 else ["ema", "swa"]
+        torch.save({"state_dict": trained(step), **{name: trained(0) for name in averages}}, f"both-{step}.pt")
+    files = [f"both-{step}.pt" for step in STEPS]
+    said = found(ask, *files)[1].splitlines()
+    assert [line for line in said if "tensors under" in line] == [
+        "both-0.pt: 4 of 4 tensors under state_dict; also there: ema (--key)",
+        "both-10.pt: 4 of 4 tensors under state_dict; also there: ema, swa (--key)",
+    ]
+
+
 def test_one_with_steps_or_a_history_is_a_timeline_of_one(ask):
     assert found(ask, "ckpt-10.pt", options=(*ASKED, "--steps", "name"))[0]["steps"] == [10]
     assert "steps" not in found(ask, "ckpt-10.pt")[0]

@@ -64,8 +64,7 @@ def summarise(options: Options, path: Path, console: Terminal) -> Summary:
     network, loaded = refilled.fill(checkpoint)
     data = samples_of(options, refilled, console)
     refuse(options.outputs(), [*contents(path), *data.files, *files_of(options.model or "")])
-    also = f"; also there: {', '.join(loaded.others)} (--key)" if loaded.others else ""
-    say(f"{path}: {loaded.words}{also}; {counted(len(data.x), 'sample')} of {data.source}", console)
+    say(f"{path}: {loaded.in_full}; {counted(len(data.x), 'sample')} of {data.source}", console)
     tell, how = partial(say, terminal=console), options.how()
     found = ready(
         network, data, quantities, logits=options.logits, all_of_them=bool(options.quantities), say=tell, **how

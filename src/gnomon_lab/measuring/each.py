@@ -63,9 +63,9 @@ class Reader:
         """
         network, loaded = self._refilled.fill(one)
         one.require_unchanged()  # such as last.ckpt of a training run that goes on
-        if loaded.words != self._loaded:
-            self._say(f"{one.path}: {loaded.words}")
-            self._loaded = loaded.words
+        if loaded.in_full != self._loaded:
+            self._say(f"{one.path}: {loaded.in_full}")
+            self._loaded = loaded.in_full
         if self._made is None:
             found = ready(
                 network,

@@ -24,6 +24,11 @@ class Loaded(NamedTuple):
     words: str
     others: tuple[str, ...] = ()
 
+    @property
+    def in_full(self) -> str:
+        """What was loaded, and what else could have been."""
+        return f"{self.words}; also there: {', '.join(self.others)} (--key)" if self.others else self.words
+
 
 def load(network: nn.Module, found: Sequence[Weights], key: str | None = None) -> Loaded:
     """Fills the network from the state dict that has all of its tensors, and returns in words what was loaded.
