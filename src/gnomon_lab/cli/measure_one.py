@@ -67,7 +67,14 @@ def summarise(options: Options, path: Path, console: Terminal) -> Summary:
     say(f"{path}: {loaded.in_full}; {counted(len(data.x), 'sample')} of {data.source}", console)
     tell, how = partial(say, terminal=console), options.how()
     found = ready(
-        network, data, quantities, logits=options.logits, all_of_them=bool(options.quantities), say=tell, **how
+        network,
+        data,
+        quantities,
+        described=refilled.described,
+        logits=options.logits,
+        all_of_them=bool(options.quantities),
+        say=tell,
+        **how,
     )
     with Progress(console) as progress, warnings_said(console):
         show = partial(progress.show, "measuring", unit="part ")
@@ -77,6 +84,7 @@ def summarise(options: Options, path: Path, console: Terminal) -> Summary:
         "taken": plain(loaded.words),
         **setting_of(options, data, refilled.name),
         "outputs": found.outputs,
+        "mask": found.mask,
         "device": options.device,
         "dtype": options.dtype,
     }

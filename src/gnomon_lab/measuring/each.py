@@ -71,6 +71,7 @@ class Reader:
                 network,
                 self._data,
                 self._quantities,
+                described=self._refilled.described,
                 logits=self._logits,
                 all_of_them=self._all_of_them,
                 say=self._say,
@@ -84,7 +85,8 @@ class Reader:
             reading = probe(step)
         if reading is None:
             raise RuntimeError("a probe without a schedule reads at every step")
-        told: dict[str, Any] = {"setting": self._setting, "left_out": found.left_out, "outputs": found.outputs}
+        told: dict[str, Any] = {"setting": self._setting, "left_out": found.left_out}
+        told |= {"outputs": found.outputs, "mask": found.mask}
         which: dict[str, Any] = {"path": str(one.path), "sha256": one.sha256}
         if reading.missing:
             which["missing"] = reading.missing

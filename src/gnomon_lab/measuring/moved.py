@@ -128,6 +128,7 @@ def as_columns(moved: Moved) -> dict[str, Any]:
         "skipped": dict(moved.skipped),
         "verdict": as_numbers(moved.worth),
         "outputs": last.get("outputs"),
+        "mask": last.get("mask"),
         "left_out": moved.left_out,
         "made_with": machine(),
     }
@@ -146,11 +147,13 @@ def as_page(moved: Moved) -> Report:
     """The page: where each quantity began and ended, and how it moved."""
     setting, at = moved.setting, moved.at
     outputs = {record["measured"]["outputs"] for record in moved.records} - {None}
+    masks = {record["measured"].get("mask") for record in moved.records} - {None}  # which older histories lack
     paragraphs = [
         f"The network of {setting['model']} with the weights of one checkpoint after another, in eval mode and "
         f"{setting['dtype']}, at the same samples. Of a quantity of each sample the table shows the mean. "
         f"Steps: {moved.steps}.",
         *(f"Caution: {words}." for words in sorted(outputs)),
+        *(f"Padding: {words}." for words in sorted(masks)),
         *(f"Left out: {', '.join(names)}. Reason: {reason}." for reason, names in by_reason(moved.left_out).items()),
         *(
             f"No value at step {record['step']:,}: {', '.join(record['checkpoint']['missing'])}."

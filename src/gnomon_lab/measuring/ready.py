@@ -8,6 +8,7 @@ from torch import nn
 from gnomon.errors import DataError
 from gnomon_lab.measuring.measure import How, left_out
 from gnomon_lab.measuring.outputs import take_outputs
+from gnomon_lab.measuring.padding import mask_padding
 from gnomon_lab.measuring.quantities import Quantity
 from gnomon_lab.measuring.samples import Data
 from gnomon_lab.measuring.shown import by_reason
@@ -21,12 +22,14 @@ class Ready(NamedTuple):
         quantities: those that can be measured.
         left_out: the others, with the reasons.
         outputs: what the network outputs if it is not logits, in a sentence.
+        mask: what is masked as padding, or why nothing is, in words; None where no texts are padded.
     """
 
     data: Data
     quantities: dict[str, Quantity]
     left_out: dict[str, str]
     outputs: str | None
+    mask: str | None
 
 
 def ready(
@@ -34,6 +37,7 @@ def ready(
     data: Data,
     quantities: Mapping[str, Quantity],
     *,
+    described: bool,
     logits: str | None,
     all_of_them: bool,
     say: Callable[[str], None],
@@ -46,6 +50,7 @@ def ready(
         network: the network with its weights, on the device and in the dtype of the reading; hooks are added to it.
         data: the samples, as the network gets them.
         quantities: by name.
+        described: whether the network is one that its folder describes, which gets a mask for padded texts.
         logits: the layer that outputs the logits; default: what the network returns.
         all_of_them: whether it is an error if one cannot be measured.
         say: called with what is unusual.
@@ -57,6 +62,9 @@ def ready(
     """
     position = how.get("position")
     labels = data.labels
+    mask = mask_padding(network, data.x) if described else None
+    if mask is not None:
+        say(mask)
     labelled = labels.shape[1] if labels is not None and labels.ndim == 2 else None
     outputs = take_outputs(network, data.x, layer=logits, position=position, labelled=labelled)
     if outputs is not None:
@@ -71,4 +79,4 @@ def ready(
         raise DataError("--quantities", "what can be measured here", why, "Leave these out.")
     for reason, names in reasons.items():
         say(f"left out {', '.join(names)}: {reason}")
-    return Ready(data, left, without, outputs)
+    return Ready(data, left, without, outputs, mask)

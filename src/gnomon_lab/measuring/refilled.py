@@ -30,6 +30,7 @@ class Refilled:
     Attributes:
         name: what builds it.
         code: a hash of the network, without its weights.
+        described: whether a Hugging Face folder describes the network.
         preprocessor: what the folder that describes the network says about the values of images; None without that.
     Raises:
         DataError: if the factory builds no network, or there is no factory and `first` does not describe a network.
@@ -52,6 +53,7 @@ class Refilled:
         else:
             require_described(first.path, key)
             self.name, self.code = CONFIG, short_hash(json.dumps(described(first.path), sort_keys=True))
+        self.described = self._made is None
         self.preprocessor = None if factory is not None else preprocessor_of(first.path)
 
     def fill(self, one: Checkpoint) -> tuple[nn.Module, Loaded]:

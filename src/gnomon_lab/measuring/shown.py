@@ -88,6 +88,7 @@ def as_report(summary: Summary) -> Report:
         f"The network that {setting['model']} builds, with {setting['taken']}, in eval mode and {setting['dtype']}. "
         f"Quantities of each sample stand with their mean, median, least and largest value, others as one number.",
         *([f"Caution: {setting['outputs']}."] if setting["outputs"] else []),
+        *([f"Padding: {setting['mask']}."] if setting["mask"] else []),
         *(f"Left out: {', '.join(names)}. Reason: {reason}." for reason, names in by_reason(summary.left_out).items()),
     ]
     return Report(
