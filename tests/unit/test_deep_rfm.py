@@ -17,7 +17,7 @@ from gnomon import DeepRFM
 from gnomon.dynamics import _rfm_layer as rfm_layer
 from gnomon.dynamics._rfm_layer import _collapse
 from gnomon.errors import CheckpointError, ConvergenceError, EmptyError, RangeError
-from gnomon.kernels import FourierFeatures, GaussianKernel, LaplaceKernel, ReLUFeatures
+from gnomon.kernels import FourierFeatures, GaussianKernel, LaplaceKernel, ReLUFeatures, kernel_agop, kernel_gram
 
 
 def clusters(n=30, d=5, classes=3, seed=0, noise=0.7):
@@ -74,6 +74,26 @@ def test_is_algorithm_1(kernel, ridge, iterations):
     features, outputs = plain(model, X, y, [state[f"layers.{number}.drawn.weight"] for number in range(2)])
     torch.testing.assert_close(torch.from_numpy(model.transform(X)), features, rtol=1e-6, atol=1e-8)
     torch.testing.assert_close(torch.from_numpy(model.decision_function(X)), outputs, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 4])
+def test_each_machine_has_the_agop_before_scaled_to_the_trace_of_the_identity_and_the_last_one_s_is_not(iterations):
+    """As the docstring has it; with the AGOP itself as metric the inputs would be mapped by another matrix."""
+    X, y = clusters(24, 5)
+    kernel, targets = LaplaceKernel(2.0), torch.from_numpy(2.0 * (y[:, None] == np.arange(3)) - 1)
+    model = DeepRFM(kernel, ReLUFeatures(16), depth=1, ridge=0.05, iterations=iterations).fit(X, y)
+    (stage,) = model.stages(X)
+    mapped = []
+    for scaled in (True, False):
+        metric = torch.eye(5).double()
+        for _ in range(iterations):
+            gram = kernel_gram(kernel, stage.inputs, stage.inputs, metric)
+            coefficients = torch.linalg.solve(gram + 0.05 * torch.eye(24), targets)
+            agop = kernel_agop(kernel, stage.inputs, coefficients, metric)
+            metric = agop * 5 / agop.trace() if scaled else agop
+        mapped.append(stage.inputs @ gnomon.psd_root(agop))
+    torch.testing.assert_close(stage.mapped, mapped[0])
+    assert iterations == 1 or (mapped[1] - mapped[0]).norm() > 0.01 * mapped[0].norm()
 
 
 def test_without_layers_it_is_kernel_ridge_regression():

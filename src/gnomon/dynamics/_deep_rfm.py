@@ -41,13 +41,17 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
     Source:
         Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, algorithm 1 and appendix C. Departs from it in the
         factor 1/n of the AGOP, that of its section 3.3: ReLU features do not depend on it, cosine features do. The
-        authors' code divides the AGOP by its largest entry and adds a ridge of 1e-3 under "ridgeless"; this does not.
+        authors' code divides the AGOP by its largest entry and adds a ridge of 1e-3 under "ridgeless"; here no ridge is
+        added, and the matrix that maps a layer's inputs is not rescaled. Algorithm 1 has one iteration; several are
+        from Beaglehole et al., arXiv:2309.00570.
     Args:
         kernel: the kernel of every layer.
         feature_map: the random features of every layer, drawn separately for each.
         depth: the number L of layers; with 0 there is only the last kernel machine.
         ridge: $\mu$, added to the Gram matrix's diagonal; unit: of the kernel, whose diagonal is 1.
-        iterations: kernel machines fitted in each layer, each with the AGOP of the one before as its metric.
+        iterations: kernel machines fitted in each layer, each with the AGOP of the one before as its metric, scaled to
+            the trace of the identity, d, so that the bandwidth keeps its meaning. $f_l$ is the last one, and its AGOP
+            $M_l$ is not scaled.
         random_state: the seed; each layer has its own random stream.
         device: where to compute, as torch names it.
     Attributes:
