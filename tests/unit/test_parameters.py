@@ -1,5 +1,6 @@
 """What the weights alone show."""
 
+import math
 from functools import partial
 
 import pytest
@@ -96,6 +97,24 @@ def test_eigenvalues_that_rounding_tells_apart_are_no_tail(dtype):
     assert tails.alpha[0] == float("inf")
     assert tails.tail[0] == tails.smallest[0] == 0
     assert 1 < tails.alpha[1] < 100
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_shapes_of_spectra_stay_up_to_the_ends_of_the_dtype(dtype):
+    """By powers of two, so that there is no rounding; squares of the singular values, or their sum, are beyond it."""
+    weight = torch.randn(40, 30, generator=torch.Generator().manual_seed(0)).to(dtype)
+    weight[0] *= 6
+    limits, usual = torch.finfo(dtype), {"w": weight}
+    tails, spectra = gnomon.heavy_tails(usual), gnomon.layer_spectra(usual)
+    assert (int(tails.spikes), int(tails.tail) > 2) == (1, True)
+    for power in (2 + math.frexp(limits.tiny)[1], math.frexp(limits.max)[1] - 7):
+        ends = {"w": weight * 2.0**power}
+        at_end = gnomon.heavy_tails(ends)
+        for name in ("alpha", "distance", "tail", "spikes"):
+            torch.testing.assert_close(getattr(at_end, name), getattr(tails, name))
+        assert at_end.edge.tolist() == at_end.smallest.tolist() == [0 if power < 0 else math.inf]
+        for name in ("stable_rank", "effective_rank"):
+            torch.testing.assert_close(getattr(gnomon.layer_spectra(ends), name), getattr(spectra, name))
 
 
 def test_parameters_without_entries_count_nothing():

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gnomon._precision import full_precision
+from gnomon.linalg import largest
 from gnomon.measure._parameters import weights_of
 
 _ROWS = 256
@@ -67,8 +68,8 @@ def heavy_tails(parameters: Mapping[str, Float[Tensor, "*d"]]) -> HeavyTails:
         parameters: the network's parameters, by name; those with one axis are left out.
     Returns:
         One number per weight. $\alpha$, distance, tail and spikes are invariant under scaling and rotations of the
-        weight; smallest and edge have the square of its unit. For half precision, in float32. No gradients: the choice
-        of the smallest has none.
+        weight; smallest and edge have the square of its unit, and are infinite or 0 where the dtype does not hold that.
+        For half precision, in float32. No gradients: the choice of the smallest has none.
     Raises:
         EmptyError: if none has two axes.
         RangeError: at NaN or infinity, or if they are not a mapping.
@@ -87,19 +88,24 @@ def heavy_tails(parameters: Mapping[str, Float[Tensor, "*d"]]) -> HeavyTails:
 
 def _of_one(weight: Float[Tensor, "q p"]) -> tuple[Tensor, ...]:
     """The attributes of one weight, in their order."""
-    values = _eigenvalues(weight)
+    values, first = _eigenvalues(weight)
     (rows, columns), dtype = weight.shape, weight.dtype
-    fit = _fitted(values, 2 * max(rows, columns) * torch.finfo(dtype).eps)
+    alpha, least, distance, tail = _fitted(values, 2 * max(rows, columns) * torch.finfo(dtype).eps)
     edge = (math.sqrt(rows) + math.sqrt(columns)) ** 2 * values.sum() / (rows * columns)
-    alpha, smallest, distance = (part.to(dtype) for part in fit[:3])
-    return alpha, smallest, distance, fit[3], edge.to(dtype), (values > edge).sum()
+    # Times the first singular value twice, since its square may be beyond float64, and infinity times 0 is NaN.
+    found = alpha, least * first * first, distance, tail, edge * first * first, (values > edge).sum()
+    return tuple(part.to(dtype) if part.is_floating_point() else part for part in found)
 
 
-def _eigenvalues(weight: Float[Tensor, "q p"]) -> Float[Tensor, "r"]:
-    r"""The eigenvalues of $W^\top W$ that are not 0 up to rounding, in increasing order, in float64."""
+def _eigenvalues(weight: Float[Tensor, "q p"]) -> tuple[Float[Tensor, "r"], Float[Tensor, ""]]:
+    r"""The eigenvalues of $W^\top W$ that are not 0 up to rounding, over the largest, and the root of that.
+
+    In increasing order, in float64; over the largest, so that none overflows or underflows.
+    """
     values = torch.linalg.svdvals(weight)
     kept = values > max(weight.shape) * torch.finfo(weight.dtype).eps * values[0]
-    return values[kept].flip(0).double().square()
+    first = largest(values).double()
+    return (values[kept].flip(0).double() / first).square(), first
 
 
 def _fitted(values: Float[Tensor, "r"], rounding: float) -> tuple[Tensor, ...]:
