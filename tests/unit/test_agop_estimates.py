@@ -8,6 +8,7 @@ import torch
 
 import gnomon
 from gnomon import Estimate, JacobianOperator, Probe
+from gnomon.errors import RangeError
 from gnomon.linalg import Products
 from gnomon.measure._estimates import Accuracy
 from gnomon.measure._outer_products import PAIRS, SOME, Drawn, mean_outer_product
@@ -50,7 +51,7 @@ def test_the_95_percent_interval_holds_in_90_to_99_percent(name, n):
         drawn = Drawn(n)
         for stop in (max(8, 2 * PAIRS // n), max(24, 3 * PAIRS // n)):
             drawn.add(iter([products(jacobian, seed)]), stop)
-            held.append(off(drawn.mean(), exact) <= drawn.error())
+            held.append(off(drawn.mean(), exact / drawn.scale**2) <= drawn.error())
     assert 0.9 <= sum(held) / len(held) <= 0.99
 
 
@@ -98,8 +99,9 @@ def test_in_parts_it_is_the_same():
     sums = Drawn(12), Drawn(12)
     for each, parts in zip(sums, ([whole], [first, later]), strict=True):
         each.add(iter(parts), 12)
-    torch.testing.assert_close(sums[0].mean(), sums[1].mean())
-    assert sums[0].noise() == pytest.approx(sums[1].noise())
+    one, other = (each.scale for each in sums)
+    torch.testing.assert_close(sums[0].mean() * one**2, sums[1].mean() * other**2)
+    assert sums[0].noise() * one**4 == pytest.approx(sums[1].noise() * other**4)
 
 
 def test_errors_follow_from_pairs_of_draws_and_the_spread_of_some_samples():
@@ -109,6 +111,8 @@ def test_errors_follow_from_pairs_of_draws_and_the_spread_of_some_samples():
     drawn = Drawn(len(jacobian))
     later = replace(rest, first=SOME - 4)
     rows = torch.stack([whole.left(whole.normal(1 + k, 1)[:, 0]) for k in range(11)], 1)
+    scale = 2.0 ** math.floor(math.log2(rows[: SOME - 4, 0].abs().max()))
+    rows = rows / scale
     for stop, pairs in ((5, [(0, 1), (2, 3)]), (11, [(0, 1), (2, 3), (5, 6), (7, 8), (9, 10)])):
         drawn.add(iter([first, later]), stop)
         found = torch.stack(
@@ -119,6 +123,7 @@ def test_errors_follow_from_pairs_of_draws_and_the_spread_of_some_samples():
         )
         mean = torch.einsum("nma,nmb->ab", rows[:, :stop], rows[:, :stop]) / (len(rows) * stop)
         noise = float(found.mean()) / (len(rows) * stop)
+        assert drawn.scale == scale > 1
         torch.testing.assert_close(drawn.mean(), mean)
         assert drawn.noise() == pytest.approx(noise)
         assert drawn.size() == pytest.approx(float(mean.square().sum() - noise) ** 0.5)
@@ -164,6 +169,42 @@ def test_a_zero_jacobian_is_zero_without_an_error():
     )
     assert not found.value.any()
     assert (float(found.error), float(size)) == (0, 0)
+
+
+def wide(outputs, dtype, size):
+    """A linear layer with weights of this size, and three samples."""
+    layer = torch.nn.Linear(4, outputs, bias=False, dtype=dtype)
+    layer.weight.data = (normal(outputs, 4) * size).to(dtype)
+    return layer, normal(3, 4).to(dtype)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("outputs", [OUTPUTS, 100])
+@pytest.mark.parametrize(("dtype", "size"), [(torch.float32, 1e20), (torch.float64, 1e160), (torch.bfloat16, 1e20)])
+def test_an_agop_beyond_the_dtypes_range_is_refused(outputs, dtype, size):
+    """And not for its cause: the Jacobian is finite."""
+    model, x = wide(outputs, dtype, size)
+    with pytest.raises(
+        RangeError, match=rf"^agop(\(jacobian\))?: expected an? (estimate|result) that {dtype} can hold"
+    ):
+        gnomon.agop(JacobianOperator(model, x))
+    with pytest.raises(RangeError, match=r"can hold, got"):
+        Probe(model, x, [gnomon.agop]).read()
+    model.weight.data[0, 0] = torch.nan
+    with pytest.raises(RangeError, match=r"^agop\(jacobian\): expected finite numbers, got nan"):
+        gnomon.agop(JacobianOperator(model, x))
+
+
+@pytest.mark.parametrize("size", [2.0**150, 2.0**300, 2.0**500])
+@pytest.mark.parametrize("rtol", [0.05, 0.3])
+def test_errors_are_right_where_fourth_powers_of_products_are_beyond_the_dtype(size, rtol):
+    """By powers of two, so that there is no rounding."""
+    (model, x), (other, _) = wide(OUTPUTS, torch.float64, 1.0), wide(OUTPUTS, torch.float64, size)
+    usual, large = (gnomon.agop(JacobianOperator(each, x), rtol=rtol) for each in (model, other))
+    assert (usual.error > 0) == (rtol > 0.1)
+    for name in ("value", "error"):
+        torch.testing.assert_close(getattr(large, name) / size / size, getattr(usual, name))
+    assert large.passes == usual.passes
 
 
 def test_a_probe_takes_products_where_nothing_looks_at_the_result():

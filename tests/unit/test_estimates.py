@@ -332,6 +332,22 @@ def test_an_accuracy_that_is_not_met_gives_the_estimate_its_error_and_a_warning(
     assert (found.error > 0.001 * found.value).all()
 
 
+@pytest.mark.bad_input
+@pytest.mark.parametrize("outputs", [FEW_OUTPUTS, OUTPUTS])
+def test_norms_beyond_the_dtypes_range_are_refused(outputs):
+    """Not those whose squares alone are; the alignment would be 0, over an infinite norm."""
+    layer, x = nn.Linear(40, outputs, bias=False), torch.ones(3, 40)
+    layer.weight.data.fill_(1e37)
+    for quantity in (gnomon.jacobian_norm, gnomon.jacobian_alignment):
+        with pytest.raises(RangeError, match=r"\(jacobian\): expected .*, got (larger numbers|-?inf)"):
+            quantity(JacobianOperator(layer, x), *arguments(quantity, x))
+    with pytest.raises(RangeError, match=r"^jacobian_norm\(jacobian\): expected a norm that torch.float32 can hold"):
+        gnomon.jacobian_norm(gnomon.input_jacobian(layer, x))
+    layer.weight.data.fill_(1e34)
+    norm = gnomon.jacobian_norm(JacobianOperator(layer, x)).value
+    torch.testing.assert_close(norm, torch.full((3,), 1e34 * (40 * outputs) ** 0.5))
+
+
 def test_the_first_singular_values_are_near_those_of_the_matrix():
     model, x = many_outputs()
     exact = gnomon.singular_values(model, x).detach()[:, :3]

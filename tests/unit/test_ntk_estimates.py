@@ -187,6 +187,14 @@ def test_an_accuracy_that_is_not_met_gives_the_estimate_its_error_and_a_warning(
     assert int(between.passes) == 20
 
 
+def test_an_error_that_is_not_a_number_is_said():
+    """The kernel is one that float64 holds; the squares of its deviations are not."""
+    layer = torch.nn.Linear(4, 192, bias=False, dtype=torch.float64)
+    with pytest.warns(RuntimeWarning, match=r"ntk: expected an error of at most 0.1 of the value, got up to nan"):
+        found = ntk(layer, torch.full((2, 4), 1e100, dtype=torch.float64), rtol=0.1, passes=16)
+    assert found.value.isfinite().all()
+
+
 @pytest.mark.bad_input
 def test_settings_out_of_range_are_named():
     model, x = mlp((6, 8, 3)), torch.ones(4, 6)

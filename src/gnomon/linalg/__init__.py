@@ -12,7 +12,7 @@ from gnomon.linalg._covariance import (
     pseudo_inverse,
     smaller,
 )
-from gnomon.linalg._directions import cosine, largest, length, norm, root, scaled, unit
+from gnomon.linalg._directions import cosine, largest, length, norm, power_of_two, root, scaled, unit
 from gnomon.linalg._estimate import Estimate, joined
 from gnomon.linalg._fourier_losses import FourierLosses, fourier_losses
 from gnomon.linalg._fourier_norms import fourier_norms
@@ -70,6 +70,7 @@ __all__ = [
     "once",
     "over_largest",
     "polar_decomposition",
+    "power_of_two",
     "psd_root",
     "pseudo_inverse",
     "root",

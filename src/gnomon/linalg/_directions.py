@@ -19,6 +19,11 @@ def scaled(x: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
     return x / largest(x)
 
 
+def power_of_two(x: Float[Tensor, "*n"]) -> Float[Tensor, ""]:
+    """That of the largest entry, at or below it: dividing by it rounds nothing. Without a graph."""
+    return torch.exp2((torch.frexp(largest(x)).exponent - 1).to(x.dtype))
+
+
 def root(square: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
     """The square root; 0 for 0 and below, with gradient 0; NaN for NaN."""
     positive = ~(square <= 0)

@@ -104,8 +104,8 @@ def warn_if_inaccurate(
     """
     if size is None:
         size = estimate.value if estimate.value.ndim == 1 else estimate.value.amax(1, keepdim=True)
-    # Rounding counts as well.
-    beyond = estimate.error > (accuracy.rtol + 4 * torch.finfo(size.dtype).eps) * size
+    # Rounding counts as well; and an error whose squares the dtype does not hold, which is NaN.
+    beyond = ~(estimate.error <= (accuracy.rtol + 4 * torch.finfo(size.dtype).eps) * size)
     if beyond.any():
         limit = f"{accuracy.passes} passes. Allow more passes."
         if fitting is not None and int(estimate.passes.max()) == fitting < accuracy.passes:
@@ -219,11 +219,13 @@ def to_dtype(estimate: Estimate, dtype: torch.dtype) -> Estimate:
     """The same estimate in the dtype of the network's outputs.
 
     Raises:
-        RangeError: if half precision cannot hold it.
+        RangeError: if that cannot hold it.
     """
     if dtype in HALF:
-        return cast(Estimate, narrowed(estimate, {estimate.value.dtype, estimate.error.dtype}, dtype))
-    return Estimate(estimate.value.to(dtype), estimate.error.to(dtype), estimate.passes)
+        estimate = cast(Estimate, narrowed(estimate, {estimate.value.dtype, estimate.error.dtype}, dtype))
+    value = estimate.value.to(dtype)
+    _checks.held("jacobian", "an estimate", value)
+    return Estimate(value, estimate.error.to(dtype), estimate.passes)
 
 
 def products_of(part: TapeProducts, seed: int) -> Products:

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gnomon.linalg import Estimate, Products
+from gnomon.linalg import Estimate, Products, power_of_two
 from gnomon.measure._estimates import Accuracy
 from gnomon.measure._spread import Spread, spread
 
@@ -43,8 +43,11 @@ def mean_outer_product(
             if outputs <= min(needed, accuracy.passes):
                 found = of_matrix(exact(), 0.0, drawn.count + outputs)
                 return found, torch.linalg.matrix_norm(found.value)
-    found = of_matrix(drawn.mean(), drawn.error(), drawn.count)
-    return found, found.error.new_tensor(drawn.size())
+    value, scale = drawn.mean(), drawn.scale.double()
+    ends = value.new_tensor([drawn.error(), drawn.size()])
+    # One after the other, as the scale's square may be beyond float64.
+    error, size = ends * scale * scale
+    return Estimate(value * scale * scale, error, torch.tensor(drawn.count, device=value.device)), size
 
 
 def of_matrix(value: Float[Tensor, "p p"], error: float, passes: int) -> Estimate:
@@ -53,15 +56,16 @@ def of_matrix(value: Float[Tensor, "p p"], error: float, passes: int) -> Estimat
 
 
 class Drawn:
-    """What random vectors have given so far.
+    """What random vectors have given so far, with products divided by a scale: errors need their fourth powers.
 
     Attributes:
         samples: the number of samples.
         count: the number of vectors for each.
+        scale: a power of two; at least 1, as samples may come that have far larger products than the first.
     """
 
     def __init__(self, samples: int) -> None:
-        self.samples, self.count = samples, 0
+        self.samples, self.count, self.scale = samples, 0, torch.ones(())
         self._sum = torch.zeros(())
         self._variance = torch.zeros(2, dtype=torch.float64)
         self._spread = Spread()
@@ -73,6 +77,9 @@ class Drawn:
             some, before = [], None
             for draw in range(self.count, stop):
                 rows = part.left(part.normal(1 + draw, 1)[:, 0].contiguous())
+                if not self._sum.ndim:
+                    self.scale = power_of_two(rows).clamp(min=1)
+                rows = rows / self.scale
                 self._sum = self._sum.to(rows.device) + (rows.mT @ rows).double()
                 if before is not None:
                     found = variances(before.double(), rows.double())
@@ -89,16 +96,16 @@ class Drawn:
         self.count = stop
 
     def mean(self) -> Float[Tensor, "p p"]:
-        """The estimate, in float64."""
+        """The estimate over the square of the scale, in float64."""
         return self._sum / (self.samples * self.count)
 
     def noise(self) -> float:
-        """The mean square error."""
+        """The mean square error of that."""
         pairs, variance = self._variance.tolist()
         return variance / pairs / (self.samples * self.count)
 
     def error(self) -> float:
-        """Half the width of the 95 % interval."""
+        """Half the width of its 95 % interval."""
         return self._spread.width(self.noise(), float(self.mean().square().sum()))
 
     def size(self) -> float:

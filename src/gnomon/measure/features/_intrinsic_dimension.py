@@ -6,6 +6,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
+from gnomon.linalg import power_of_two
 
 _BLOCK = 2**22
 """The number of distances that are stored at once."""
@@ -54,9 +55,7 @@ def intrinsic_dimension(features: Float[Tensor, "n *p"]) -> Float[Tensor, ""]:
     _checks.samples(features=features)
     _checks.finite(features=features)
     rows = _distinct(features.flatten(1).double())
-    # Divided by a power of two, which is exact, so that squares neither overflow nor underflow.
-    exponent = torch.frexp(rows.detach().abs().amax()).exponent
-    rows = rows / torch.ldexp(rows.new_ones(()), exponent - 1)
+    rows = rows / power_of_two(rows)  # so that squares neither overflow nor underflow
     n = len(rows)
     if n < 3:
         return (0 * rows.sum()).to(features.dtype)

@@ -63,7 +63,7 @@ def jacobian_alignment(
         ShapeError: if the axes of the Jacobian after the second are not those of x.
         EmptyError: if there are no samples.
         RangeError: at NaN or infinity, or if rtol, passes or seed are out of range; for an operator, if the weights
-            have changed since.
+            have changed since, or if the dtype does not hold the norm.
         UnsupportedModuleError: for an operator, if a layer has no second derivative, as products with it need.
     Cost: O(n c d). For an operator, one product and the cost of `jacobian_norm`.
     Example:

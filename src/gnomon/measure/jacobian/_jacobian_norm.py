@@ -53,8 +53,8 @@ def jacobian_norm(
     Raises:
         ShapeError: if the Jacobian has fewer than three axes.
         EmptyError: if there are no samples.
-        RangeError: at NaN or infinity, or if rtol, passes or seed are out of range; for an operator, if the weights
-            have changed since.
+        RangeError: at NaN or infinity, if the dtype does not hold the norms, or if rtol, passes or seed are out of
+            range; for an operator, if the weights have changed since.
         UnsupportedModuleError: for an operator, if a layer has no second derivative, as products with it need.
     Cost: O(n c d). For an operator, 8 to 48 backward passes, and about 15 more products where few directions carry the
         norm; nothing if `explained_variance_ratio` or `stable_rank` was computed from it before, to the same accuracy.
@@ -68,4 +68,6 @@ def jacobian_norm(
         return warn_if_inaccurate("jacobian_norm", norm_of(jacobian, accuracy), accuracy)
     _checks.samples(3, jacobian=jacobian)
     _checks.finite(jacobian=jacobian)
-    return length(jacobian.flatten(1))
+    norm = length(jacobian.flatten(1))
+    _checks.held("jacobian", "a norm", norm)
+    return norm

@@ -2,6 +2,7 @@
 
 from typing import overload
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -89,10 +90,11 @@ def _estimated(jacobian: JacobianOperator, accuracy: Accuracy) -> Estimate:
     samples, outputs = jacobian.shape[:2]
 
     def exact() -> Float[Tensor, "p p"]:
-        total, *others = (_sum(in_single(part.jacobian())).double() for part in jacobian.parts())
-        for other in others:
-            total += other
-        _checks.finite(jacobian=total)
+        total = torch.zeros((), dtype=torch.float64, device=jacobian.device)
+        for part in jacobian.parts():
+            matrix = in_single(part.jacobian())
+            _checks.finite(jacobian=matrix)
+            total = total + _sum(matrix)
         return total / samples
 
     if outputs <= FEW_OUTPUTS:
@@ -100,4 +102,6 @@ def _estimated(jacobian: JacobianOperator, accuracy: Accuracy) -> Estimate:
     found, size = mean_outer_product(
         lambda: (products_of(part, accuracy.seed) for part in jacobian.parts()), exact, (samples, outputs), accuracy
     )
-    return to_dtype(warn_if_inaccurate("agop", found, accuracy, size), jacobian.dtype)
+    kept = to_dtype(found, jacobian.dtype)
+    warn_if_inaccurate("agop", found, accuracy, size)
+    return kept
