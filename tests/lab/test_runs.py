@@ -19,7 +19,6 @@ from gnomon_lab.papers.own.grok_digits import Config
 from gnomon_lab.runs import (
     Run,
     at_most,
-    find,
     last,
     load_run,
     machine,
@@ -457,7 +456,7 @@ def test_every_machine_and_version_that_worked_on_a_run_is_noted(tmp_path, monke
     found.begin()
     (here,) = load_run(found.folder).made_with
     assert {"python", "commit", "packages", "processor", "cores"} <= here.keys()
-    monkeypatch.setattr(find, "machine", lambda: here | {"python": "4.0"})
+    monkeypatch.setattr("gnomon_lab.runs.found.machine", lambda: here | {"python": "4.0"})
     again = open_run(tmp_path, "grok-digits", Config(), 3)
     again.begin()
     assert load_run(found.folder) == again

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.runs import Found
-from gnomon_lab.runs.find import plain
+from gnomon_lab.runs.found import plain
 from gnomon_lab.runs.options import option
 from gnomon_lab.settings import Settings
 

@@ -2,7 +2,8 @@
 
 from gnomon_lab.runs.claims import Claim, at_most, over_seeds
 from gnomon_lab.runs.duration import duration
-from gnomon_lab.runs.find import Found, all_runs, find_run, load_run, open_run, run_at
+from gnomon_lab.runs.find import all_runs, find_run, load_run, open_run, run_at
+from gnomon_lab.runs.found import Found
 from gnomon_lab.runs.records import Arm, Cells, Record, Seeds, read_records
 from gnomon_lab.runs.run import Run
 from gnomon_lab.runs.series import by_arm, last, series, settled_at

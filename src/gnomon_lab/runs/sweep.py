@@ -15,7 +15,8 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from gnomon.errors import GnomonError
-from gnomon_lab.runs.find import Found, open_run
+from gnomon_lab.runs.find import open_run
+from gnomon_lab.runs.found import Found
 from gnomon_lab.runs.run import Show
 
 POLL = 0.5
