@@ -78,7 +78,10 @@ SIZES = {
     *("regions/_decision_boundary.py:decision_boundary", "probe/_dry_run.py:few"),
     *(
         "measure/_by_class.py:further",
-        "measure/collapse/_nearest_mean_disagreement.py:nearest_mean_disagreement",
+        *(
+            f"measure/collapse/_nearest_mean_disagreement.py:{name}"
+            for name in ("nearest_mean_disagreement", "_nearest", "_by_pairs")
+        ),
         "measure/collapse/_class_moments.py:ClassMoments.present",
     ),
     "measure/parameters/_heavy_tails.py:_eigenvalues",

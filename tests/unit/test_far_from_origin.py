@@ -112,6 +112,40 @@ def test_the_nearest_of_means_that_are_hardly_apart(offset, moments_of):
     assert gnomon.nearest_mean_disagreement(features, nearest, moments_of(features, labels, 10)).sum() == 0
 
 
+def beside_far_ones(far, dtype, *, pairs):
+    """One class far from two that are 0.2 apart, or two far pairs; the class that is nearest to each sample."""
+    near = [[far - 0.2, far - 0.1], [far + 0.1, far + 0.2]] if pairs else [[far - 1, far + 1]]
+    features = torch.tensor([*near, [0.1, 0.2], [0.3, 0.4]], dtype=dtype)
+    return features.reshape(-1, 1), torch.arange(len(features)).repeat_interleave(2)
+
+
+@pytest.mark.parametrize("moments_of", [class_moments, streamed])
+@pytest.mark.parametrize(
+    ("far", "dtype", "pairs"),
+    [
+        (1e7, torch.float32, False),
+        (1e10, torch.float32, False),
+        (1e8, torch.float64, False),
+        (1e9, torch.float64, False),
+        (1e8, torch.float64, True),
+    ],
+)
+def test_the_nearest_of_means_that_are_close_beside_far_ones(far, dtype, pairs, moments_of):
+    """The scores' terms are as large as the squared distance of the far ones."""
+    features, labels = beside_far_ones(far, dtype, pairs=pairs)
+    k = len(labels.unique())
+    logits = functional.one_hot(labels, k).to(dtype)
+    found = gnomon.nearest_mean_disagreement(features, logits, moments_of(features, labels, k))
+    torch.testing.assert_close(found, torch.zeros(len(labels), dtype=dtype))
+
+
+def test_of_means_that_coincide_the_first_is_the_nearest():
+    features = torch.tensor([[1e9], [0.3], [0.7], [0.1], [0.3]], dtype=torch.float64)
+    moments = class_moments(features, torch.arange(5), 5)
+    logits = functional.one_hot(torch.tensor([0, 1, 2, 3, 1]), 5).double()
+    assert gnomon.nearest_mean_disagreement(features, logits, moments).sum() == 0
+
+
 def test_what_rounding_took_off_is_kept_in_sums_and_selections():
     features, around_zero, labels = drawn(1e4, [40, 30, 50])
     exact = class_moments(around_zero, labels, 3)

@@ -1,12 +1,13 @@
 """Where the network does not choose the class with the nearest mean (NC4)."""
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import ShapeError
+from gnomon.measure._by_class import roundings
 from gnomon.measure.collapse._class_moments import ClassMoments
 
 _HELD = 2**20
@@ -27,9 +28,10 @@ def nearest_mean_disagreement(
 
     $\mathbf{1}\{\operatorname{argmax}_c f_c(x) \ne \operatorname{argmin}_c\|h(x) - \mu_c\|\}$
 
-    The nearest mean has the largest $\langle h - \mu_G, \mu_c - \mu_G\rangle - \tfrac12\|\mu_c - \mu_G\|^2$: one
-    product for all classes, in float64, so that a large common mean, or a class far from two that lie close together,
-    costs no more digits than rounding the features does.
+    The nearest mean has the largest $\langle h - \mu_0, \mu_c - \mu_0\rangle - \tfrac12\|\mu_c - \mu_0\|^2$, whatever
+    $\mu_0$ is: one product for all classes, in float64, with the first mean. Classes that its rounding leaves are
+    compared by another product without the others, or two by two: a large common mean, or a class far from two that lie
+    close together, costs no more digits than rounding the features does.
 
     Source:
         Papyan, Han, Donoho, arXiv:2008.08186, figure 7, which is figure 8 of Han, Papyan, Donoho, arXiv:2106.02073:
@@ -45,7 +47,7 @@ def nearest_mean_disagreement(
         ShapeError: if features, logits and moments disagree in samples, classes or width.
         EmptyError: if there are no samples.
         RangeError: at NaN or infinity.
-    Cost: O(n k p).
+    Cost: O(n k p); several times as much where many samples are equally near to many classes, up to rounding.
     Example:
         >>> import torch, gnomon
         >>> h = torch.tensor([[0.0], [2.0], [9.0]])
@@ -66,12 +68,40 @@ def nearest_mean_disagreement(
                 "Pass the moments of the same layer.",
             )
     there = class_moments.present()
-    origin, centred = there.global_mean, there.centred_means.double()
-    middle = there.weights.double() @ there.relative_to(origin).double()
-    offset = centred @ middle + centred.square().sum(1) / 2
-    blocks = torch.split(rows, max(1, _HELD // max(centred.shape)))
-    scores = (torch.addmm(-offset, block.double() - origin.double(), centred.mT) for block in blocks)
-    nearest = torch.cat([block.argmax(1) for block in scores])
+    means = there.precise_means.double()
+    blocks = torch.split(rows, max(1, _HELD // max(means.shape)))
+    nearest = torch.cat([_nearest(block.double(), means) for block in blocks])
     if there is not class_moments:
         nearest = (class_moments.counts > 0).nonzero().flatten()[nearest]
     return (nearest != logits.argmax(1)).to(features.dtype)
+
+
+def _nearest(rows: Float[Tensor, "m p"], means: Float[Tensor, "k p"]) -> Int[Tensor, "m"]:
+    """The mean nearest to each row, of equally near ones the first."""
+    apart, away = means - means[0], rows - means[0]
+    halves = apart.square().sum(1) / 2
+    scores = torch.addmm(-halves, away, apart.mT)
+    best, nearest = scores.max(1)
+    largest = (2 * halves.amax()).sqrt()
+    rounding = roundings(rows.shape[1]) * torch.finfo(rows.dtype).eps * largest
+    # Strictly: means that all coincide leave no rounding, and no second class to look at.
+    left = scores > (best - 4 * rounding * (torch.linalg.vector_norm(away, dim=1) + largest)).unsqueeze(1)
+    unsure = (left.sum(1) > 1).nonzero().flatten()
+    if len(unsure) == 0:
+        return nearest
+    rows, left = rows[unsure], left[unsure]
+    kept = left.any(0).nonzero().flatten()
+    # Without a mean that is far from the others, one more product usually tells these apart.
+    found = _by_pairs(rows, means, left) if len(kept) == len(means) else kept[_nearest(rows, means[kept])]
+    return nearest.index_copy(0, unsure, found)
+
+
+def _by_pairs(rows: Float[Tensor, "m p"], means: Float[Tensor, "k p"], left: Bool[Tensor, "m k"]) -> Int[Tensor, "m"]:
+    """The same among the means that are left for each row, with one of the two that are compared as the origin."""
+    nearest = left.int().argmax(1)
+    # A mean that is not left for a row is farther than those that are, and so changes nothing there.
+    for c in left.any(0).nonzero().flatten():
+        held = means[nearest]
+        step = means[c] - held
+        nearest = torch.where(((rows - held) * step).sum(1) > step.square().sum(1) / 2, c, nearest)
+    return nearest
