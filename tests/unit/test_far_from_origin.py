@@ -139,6 +139,18 @@ def test_the_nearest_of_means_that_are_close_beside_far_ones(far, dtype, pairs, 
     torch.testing.assert_close(found, torch.zeros(len(labels), dtype=dtype))
 
 
+@pytest.mark.parametrize("far", [1e4, 1e6, 1e10])
+def test_the_spread_of_classes_that_are_close_beside_a_far_one(far):
+    """Samples stray by 0.05 from means that are 0.2 apart."""
+    features, labels = beside_far_ones(far, torch.float32, pairs=False)
+    single, double = features.requires_grad_(), features.detach().double().requires_grad_()
+    for part in (single, double):
+        found = gnomon.cdnv(part, labels, class_moments(part, labels, 3))[2:]
+        torch.testing.assert_close(found, torch.full_like(found, 0.05**2 / 0.2**2 / 2), rtol=1e-5, atol=0)
+        found.sum().backward()
+    torch.testing.assert_close(single.grad.double(), double.grad, rtol=1e-5, atol=0)
+
+
 def test_of_means_that_coincide_the_first_is_the_nearest():
     features = torch.tensor([[1e9], [0.3], [0.7], [0.1], [0.3]], dtype=torch.float64)
     moments = class_moments(features, torch.arange(5), 5)

@@ -63,13 +63,14 @@ def cdnv(features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], class_moment
     strayed = deviations.square().sum(1)
     nearness = _inverse_squares(class_moments, labels) / (class_moments.classes_present - 1)
     share = class_moments.weights[labels] * class_moments.classes_present
-    found = torch.where(strayed > 0, strayed * nearness / share, 0)
+    found = torch.where(strayed > 0, strayed * nearness / share, 0).to(strayed.dtype)
     return found.masked_fill(class_moments.counts[labels] == 0, torch.inf)
 
 
 def _inverse_squares(class_moments: ClassMoments, labels: Int[Tensor, "n"]) -> Float[Tensor, "n"]:
-    """The sum of the inverse squared distances from each sample's class mean to the others."""
-    means, place = class_moments.centred_means, labels
+    """The sum of the inverse squared distances from each sample's class mean to the others, in float64."""
+    # Not centred: beside a class that is far from all others, single precision has few digits left for these.
+    means, place = class_moments.precise_means.double(), labels
     classes = torch.arange(len(means), device=means.device)
     if len(means) > len(labels):  # if there are many classes, most are not among these samples
         classes, place = torch.unique(labels, return_inverse=True)
