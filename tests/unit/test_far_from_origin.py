@@ -68,6 +68,15 @@ def test_a_probe_passes_on_all_digits_of_the_means(offset, sizes):
         torch.testing.assert_close(found[of.__name__].double(), of(exact), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(("unit", "offset", "dtype"), [(1e15, 9e17, torch.float32), (1e150, 1e155, torch.float64)])
+def test_the_dtype_need_not_hold_the_square_of_the_means(unit, offset, dtype):
+    labels = torch.arange(60) % 3
+    features = 3 * normal(3, 512, seed=1)[labels] + normal(60, 512)
+    expected = nc1(class_moments(features, labels, 3))
+    found = nc1(class_moments((unit * features + offset).to(dtype), labels, 3))
+    torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=0)
+
+
 @pytest.mark.parametrize("moments_of", [class_moments, streamed])
 def test_one_pair_that_is_not_told_apart_is_not_left_out(moments_of):
     """The direction in which two of ten classes are close dominates NC1."""

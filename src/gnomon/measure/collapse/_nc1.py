@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon._precision import half_as_single
+from gnomon.linalg import largest, scaled
 from gnomon.measure._by_class import roundings, without
 from gnomon.measure.collapse._class_moments import ClassMoments
 
@@ -59,7 +60,9 @@ def nc1(class_moments: ClassMoments) -> Float[Tensor, ""]:
     spread = without(root.unsqueeze(1) * class_moments.centred_means, root)
     # Differences due to rounding are no separation.
     eps = torch.finfo(spread.dtype).eps
-    rounding = eps * torch.linalg.matrix_norm((root.unsqueeze(1) * class_moments.means).detach())
+    weighted = (root.unsqueeze(1) * class_moments.means).detach()
+    # The dtype has to hold the squares of the means' differences, but not those of the means.
+    rounding = eps * largest(weighted) * torch.linalg.matrix_norm(scaled(weighted))
     if class_moments.rounded_off is not None:
         # Then it is that of the features, half an epsilon of each, in part alike for all samples of a class: for k x p
         # independent errors of the means, the largest singular value.
