@@ -220,6 +220,24 @@ def test_the_disparity_is_of_the_paper():
     torch.testing.assert_close(some.error, half)
 
 
+def test_the_disparity_of_memorised_samples_keeps_its_digits():
+    """Labels lead by 40 to 60: in float64, 1 plus the other's probability is 1."""
+    layer, x, labels = (
+        nn.Linear(1, 2, bias=False).double(),
+        20 + 10 * torch.rand(40, 1).double(),
+        torch.zeros(40).long(),
+    )
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[1.0], [-1.0]]))
+    found = gnomon.gradient_disparity(layer, x, labels, batches=2)
+    rows = []
+    for batch in torch.randperm(40, generator=torch.Generator().manual_seed(0)).split(20):
+        weight = layer.weight.detach().clone().requires_grad_()
+        losses = torch.log1p(torch.exp(x[batch] @ (weight[1] - weight[0])))
+        rows.append(torch.autograd.grad(losses.mean() / losses.std(), weight)[0])
+    torch.testing.assert_close(found.value, (rows[0] - rows[1]).norm())
+
+
 @pytest.mark.parametrize("loss", ["cross_entropy", "mse"])
 def test_a_probe_goes_through_a_loader_once_and_says_the_loss_once(loss):
     model, x, labels = case()

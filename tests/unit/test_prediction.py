@@ -10,6 +10,7 @@ from torch.nn import functional
 import gnomon
 from gnomon import Probe
 from gnomon.errors import RangeError, ShapeError
+from gnomon.linalg import cross_entropies
 from gnomon.models import mlp
 from tests.drawn import normal
 
@@ -29,6 +30,48 @@ def test_losses_are_those_of_torch():
     of_one = gnomon.training_loss(logits[:, :1], numbers[:, 0], loss="mse")
     torch.testing.assert_close(of_one, (logits - numbers)[:, 0].square())
     assert torch.autograd.gradcheck(partial(gnomon.training_loss, loss="mse"), (logits.requires_grad_(), labels))
+
+
+@pytest.mark.parametrize("ahead", [0.0, 20.0, 30.0, 37.0, 100.0, 300.0])
+@pytest.mark.parametrize("shift", [0.0, -1e3])
+def test_cross_entropy_of_memorised_samples_keeps_its_digits_and_those_of_its_derivatives(ahead, shift):
+    """Torch's is 0 from a lead of 37 on, and so is its derivative by the label's output."""
+    logits = torch.tensor([[shift, shift + ahead, shift]]).double().requires_grad_()
+    (loss,) = gnomon.training_loss(logits, torch.tensor([1]))
+    (first,) = torch.autograd.grad(loss, logits, create_graph=True)
+    (second,) = torch.autograd.grad(first[0, 1], logits)
+    rival = 1 / (math.exp(ahead) + 2)  # the probability of each of the two others
+    for found, expected in (
+        (loss[None], [math.log1p(2 * math.exp(-ahead))]),
+        (first[0], [rival, -2 * rival, rival]),
+        (second[0], [(2 * rival - 1) * rival, 2 * rival * (1 - 2 * rival), (2 * rival - 1) * rival]),
+    ):
+        torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), rtol=1e-13, atol=0)
+
+
+def test_cross_entropy_is_that_of_torch_wherever_the_label_stands():
+    """Ahead, behind by up to 10,000, and beside equal ones."""
+    logits, labels = normal(20, 4) * 10 ** (2 * normal(20, 1, seed=1)), torch.arange(20) % 4
+    logits[0], logits[1, 0] = 7, 1e4
+    logits.requires_grad_()
+    ours, theirs = gnomon.training_loss(logits, labels), functional.cross_entropy(logits, labels, reduction="none")
+    torch.testing.assert_close(ours, theirs)
+    slopes, expected = (torch.autograd.grad(losses.sum(), logits)[0] for losses in (ours, theirs))
+    torch.testing.assert_close(slopes, expected)
+    mild = (3 * normal(20, 4)).requires_grad_()
+    assert torch.autograd.gradcheck(partial(gnomon.training_loss, labels=labels), (mild,))
+    assert torch.autograd.gradgradcheck(partial(gnomon.training_loss, labels=labels), (mild,))
+    alone = gnomon.training_loss(torch.tensor([[7.0]]), torch.tensor([0]))
+    assert str(float(alone)) == "0.0"  # not -0.0
+
+
+@pytest.mark.parametrize("at", [0, 1])
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+def test_cross_entropy_is_not_finite_where_logits_are_not(at, value):
+    """Chains of `local_learning_coefficient` that diverge are told by it."""
+    logits = torch.zeros(1, 3).double()
+    logits[0, at] = value
+    assert not cross_entropies(logits, torch.tensor([0])).isfinite()
 
 
 @pytest.mark.bad_input

@@ -12,6 +12,7 @@ from gnomon.linalg._covariance import (
     pseudo_inverse,
     smaller,
 )
+from gnomon.linalg._cross_entropies import cross_entropies
 from gnomon.linalg._directions import cosine, largest, length, norm, power_of_two, root, scaled, unit
 from gnomon.linalg._estimate import Estimate, joined
 from gnomon.linalg._fourier_losses import FourierLosses, fourier_losses
@@ -51,6 +52,7 @@ __all__ = [
     "cosine",
     "covariance",
     "covariance_of",
+    "cross_entropies",
     "drawn",
     "fourier_losses",
     "fourier_norms",

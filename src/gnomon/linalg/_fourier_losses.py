@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import RangeError
+from gnomon.linalg._cross_entropies import cross_entropies
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,8 @@ def fourier_losses(
     shares = torch.where(total > rounding, sizes / torch.where(total > rounding, total, 1), 0)
     key = _leading(shares) if frequencies is None else _given(frequencies, shares)
     kept = torch.fft.irfft(torch.cat([0 * waves[:1], key.unsqueeze(1) * waves[1:]]), p, dim=0)
-    restricted = cross_entropy(means.mean(0) + kept, torch.arange(p, device=kept.device))
-    of_each = cross_entropy(of_pairs - kept[residues], residues, reduction="none")
+    restricted = cross_entropies(means.mean(0) + kept, torch.arange(p, device=kept.device)).mean()
+    of_each = cross_entropies(of_pairs - kept[residues], residues)
     excluded = torch.where(trained, of_each, 0).sum() / trained.sum()
     return FourierLosses(restricted.to(logits.dtype), excluded.to(logits.dtype), shares.to(logits.dtype))
 

@@ -11,6 +11,7 @@ from gnomon import _checks
 from gnomon._precision import in_single
 from gnomon.autodiff import scale_of_sum
 from gnomon.errors import RangeError, ShapeError
+from gnomon.linalg import cross_entropies
 
 Loss = Literal["cross_entropy", "mse"] | Callable[[Tensor, Tensor], Tensor]
 """By name; or from outputs and labels to one value per sample, such as `partial(cross_entropy, reduction="none")`."""
@@ -70,7 +71,7 @@ def formula_and_targets(
 def _entropies(logits: Float[Tensor, "n c"], classes: Int[Tensor, "n"]) -> Float[Tensor, "n"]:
     """In float64: of samples that are memorised, single precision rounds the loss and its derivatives to zero."""
     wide = logits if logits.device.type == "mps" else logits.double()  # which it does not have
-    return functional.cross_entropy(wide, classes, reduction="none").to(logits.dtype)
+    return cross_entropies(wide, classes).to(logits.dtype)
 
 
 def _squares(logits: Float[Tensor, "n c"], targets: Real[Tensor, "n c"]) -> Float[Tensor, "n"]:

@@ -22,7 +22,8 @@ def training_loss(
             penalties are not in it.
 
     `cross_entropy`: $-\log\operatorname{softmax}(f(x))_y$, as `log_probability` with the sign turned, but in
-    float64 inside: memorised samples keep losses that are below the rounding of 1.
+    float64 inside, and where the label leads without adding 1: memorised samples keep losses, and their gradients, that
+    are below the rounding of 1.
     `mse`: $\frac1c\|f(x) - e_y\|^2$, the mean over the outputs, as `torch.nn.MSELoss` has it.
 
     Args:
