@@ -220,6 +220,18 @@ def test_the_disparity_is_of_the_paper():
     torch.testing.assert_close(some.error, half)
 
 
+@pytest.mark.parametrize("unit", [1e-15, 1e-8, 1e8, 1e15])
+def test_the_disparity_does_not_depend_on_the_unit_of_the_loss(unit):
+    """Of the squared error the unit's square, up to 1e30 in float32."""
+    layer, x, targets = nn.Linear(4, 1, bias=False), normal(40, 4).float(), normal(40, 1, seed=1).float()
+    expected = gnomon.gradient_disparity(layer, x, targets, loss="mse").value
+    with torch.no_grad():
+        layer.weight *= unit
+    # In units of the network and its labels, the gradient is the inverse.
+    found = gnomon.gradient_disparity(layer, x, unit * targets, loss="mse").value
+    torch.testing.assert_close(unit * found, expected, rtol=1e-4, atol=0)
+
+
 def test_the_disparity_of_memorised_samples_keeps_its_digits():
     """Labels lead by 40 to 60: in float64, 1 plus the other's probability is 1."""
     layer, x, labels = (

@@ -10,7 +10,7 @@ from gnomon import _checks
 from gnomon._precision import full_precision, outside_inference
 from gnomon.autodiff import chunk_size, loss_gradient, scale_of_sum, trainable
 from gnomon.errors import RangeError
-from gnomon.linalg import Estimate
+from gnomon.linalg import Estimate, scaled
 from gnomon.measure._jackknife import half_width
 from gnomon.measure._losses import Loss, scaled_sum, single_losses
 from gnomon.measure._parameters import alike
@@ -109,11 +109,13 @@ def gradient_disparity(
 def _rescaled(loss: Loss, logits: Float[Tensor, "n c"], labels: Real[Tensor, "n *y"]) -> Float[Tensor, ""]:
     """The scaled sum over the standard deviation."""
     losses = single_losses(loss, logits, labels)
-    spread = losses.std()
+    # Over the largest, since the derivative divides by the square of the deviation.
+    shares = scaled(losses)
+    spread = shares.std()
     if not spread > 0:
         got = f"a batch where all are {float(losses.detach()[0]):.3g}"
         raise RangeError("loss", "losses that differ within each batch", got, "Compare it with rescaled=False.")
-    return losses.sum() / spread / scale_of_sum(len(losses))
+    return shares.sum() / spread / scale_of_sum(len(losses))
 
 
 def _between(gradients: Float[Tensor, "s p"]) -> Estimate:
