@@ -211,6 +211,26 @@ def test_the_parts_of_the_least_squares_loss_know_nothing_but_the_signal_to_nois
         torch.testing.assert_close(torch.stack([parts.nc1, parts.nc23]), alone, rtol=1e-9, atol=1e-21)
 
 
+@pytest.mark.parametrize(
+    ("means", "left"),
+    [
+        ([[-1.0, 0.0], [0.0, 0.0], [1.0, 0.0]], 1 / 6),
+        ([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], 1 / 6),
+        ([[1.0, 0.0], [-0.5, 0.8], [-0.5, -0.8]], 0.0),
+    ],
+    ids=["on a line", "two equal", "triangle"],
+)
+def test_of_means_of_low_rank_the_fit_of_the_means_does_not_vanish_with_the_spread(means, left):
+    """docs/errata.md: each singular value that is missing adds 1/(2C)."""
+    labels, rest = torch.arange(60) % 3, normal(60, 2)
+    for label in range(3):
+        rest[labels == label] -= rest[labels == label].mean(0)
+    moments = moments_of(torch.tensor(means).double()[labels] + 1e-4 * rest, labels)
+    parts = mse_decomposition(torch.zeros(3, 2).double(), torch.zeros(3).double(), moments)
+    assert float(parts.nc1) < 1e-7
+    assert float(parts.nc23) == pytest.approx(left, rel=1e-6, abs=1e-15)
+
+
 def test_means_far_from_the_origin_cost_no_more_than_their_own_digits():
     features, labels = samples(UNEQUAL, 7)
     far = (features * 2**20).round() / 2**20 + 2**20

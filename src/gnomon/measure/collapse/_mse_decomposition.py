@@ -46,7 +46,8 @@ def mse_decomposition(
             (96 % accuracy on unseen digits), and only to 2.4e-2 from a large initialisation (84 %).
         Misleads: Shuffled labels end just as low, 1.8e-6: it tells how far optimisation has progressed. `nc23` is no
             distance from a simplex: without weight decay it, like `nc1`, depends on `snr_singular_values` alone, and
-            vanishes with the spread within classes, whatever the angles of the means (docs/errata.md).
+            vanishes with the spread within classes, whatever the angles of affinely independent means
+            (docs/errata.md).
 
     With $\tilde W = [W, b]$, $\tilde h = [h; 1]$, $w_c = n_c/n$ and $\tilde W_{LS}$ the `least_squares_classifier`:
     $\mathcal L_{NC1} = \frac12\operatorname{tr}\tilde W_{LS}(\tilde\Sigma_W + \lambda I)\tilde W_{LS}^\top$,
