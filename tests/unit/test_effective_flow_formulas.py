@@ -1,4 +1,7 @@
-"""Formulas of arXiv:2501.07400 that hold as printed, in float64 against automatic differentiation (docs/errata.md)."""
+"""Formulas of arXiv:2501.07400 that hold as printed, in float64 against automatic differentiation (docs/errata.md).
+
+At the end, the smallest cases of some that do not.
+"""
 
 import itertools
 
@@ -81,7 +84,7 @@ def test_one_cluster(seed):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_maps_one_after_another(seed):
-    """Lemmas 7.1 and 7.3, (7.13) and (7.14), whose sign (7.11) has lost."""
+    """Lemma 7.3, (7.13) and (7.14), whose sign (7.11) has lost; (7.2) at what enters its first layer, as in (7.11)."""
     rotations, betas = [orthogonal(Q, 10 * seed + layer) for layer in range(4)], list(normal(4, Q, seed=seed))
     x, y = normal(2, Q, seed=100 + seed)
 
@@ -130,3 +133,19 @@ def test_lemma_8_2_bounds_the_norm_of_a_product_from_below(seed):
     a, b = normal(2, Q, Q, seed=seed)
     least = torch.linalg.svdvals(b)[-1]
     assert torch.linalg.matrix_norm(a @ b, 2) >= least * torch.linalg.matrix_norm(a, 2)
+
+
+def in_one_dimension(beta, x):
+    """A truncation map with R = 1, and its h of (3.11)."""
+    return max(x + beta, 0.0) - beta, float(x + beta > 0)
+
+
+def test_lemma_7_1_from_a_later_layer_has_its_terms_at_two_points():
+    """(7.2) applies P⁺ to x, and (7.5) takes H where the layers before have moved x to."""
+    betas, x = (-5.0, 0.0), -1.0
+    entering, _ = in_one_dimension(betas[0], x)
+    found, own = in_one_dimension(betas[1], x)
+    moved, kept = in_one_dimension(betas[1], entering)
+    assert (found, kept * x - (1 - kept) * betas[1]) == (0, -1)
+    assert own * x - (1 - own) * betas[1] == found
+    assert kept * entering - (1 - kept) * betas[1] == moved == 5
