@@ -62,7 +62,7 @@ def test_one_map(seed):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_one_cluster(seed):
-    """(3.6), (3.29), (3.39) with the counts of (3.42)."""
+    """The split of (3.6), (3.29), (3.39) with the counts of (3.42)."""
     points, rotation, (beta, y) = normal(30, Q, seed=seed), orthogonal(Q, seed), normal(2, Q, seed=10 + seed)
 
     def images(rotation, beta):

@@ -410,7 +410,7 @@ def test_separated_truncations():
 
 
 def test_separation_of_the_samples_as_they_are_is_not_enough():
-    """Errata: definition 3.1 holds here, and (3.5) does not: the second layer truncates the truncated cluster."""
+    """Errata: definition 3.1 holds here, (3.5) and (3.6) do not: the second layer truncates the truncated cluster."""
     one = torch.eye(2).double()
     model = rotations_and_biases((one, torch.full((2,), -5.0).double()), (-one, torch.full((2,), -3.0).double()))
     x, labels = torch.tensor([[-1.0, -1.0], [6.0, 6.0]]).double(), torch.tensor([0, 1])
@@ -419,6 +419,9 @@ def test_separation_of_the_samples_as_they_are_is_not_enough():
     assert torch.equal(truncation_map(parameters, x[1:], 1), x[1:])
     assert torch.equal(truncation_map(parameters, x[:1], 2), x[:1])
     assert truncated_inputs(parameters, x[:1])[:, 0, 0].tolist() == [-1, 5, 3]
+    each_by_its_own = torch.cat([truncation_map(parameters, x[:1], 1), truncation_map(parameters, x[1:], 2)])
+    assert (each_by_its_own.square().sum() / 2).item() == 34
+    assert (truncated_inputs(parameters, x)[-1].square().sum() / 2).item() == 18
     assert not truncation_sectors(model, x, labels).cluster_separated
 
 
