@@ -149,3 +149,12 @@ def test_lemma_7_1_from_a_later_layer_has_its_terms_at_two_points():
     assert (found, kept * x - (1 - kept) * betas[1]) == (0, -1)
     assert own * x - (1 - own) * betas[1] == found
     assert kept * entering - (1 - kept) * betas[1] == moved == 5
+
+
+def test_on_a_face_the_map_keeps_a_point_that_5_12_does_not():
+    """Of the point itself H makes 0 there, as h(0) = 0; of its distance from the face it makes what it should."""
+    for beta, x, kept in ((-1.0, 1.0, False), (-1.0, 1.5, True)):
+        moved, h = in_one_dimension(beta, x)
+        assert moved == x
+        assert (h * x == x) is kept
+        assert h * (x + beta) == x + beta
