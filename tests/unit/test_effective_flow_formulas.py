@@ -158,3 +158,16 @@ def test_on_a_face_the_map_keeps_a_point_that_5_12_does_not():
         assert moved == x
         assert (h * x == x) is kept
         assert h * (x + beta) == x + beta
+
+
+def test_the_second_line_of_6_13_has_the_gate_of_another_coordinate():
+    swap, x = torch.eye(2).double().flip(0), torch.tensor([1.0, -1.0]).double()
+
+    def moved(rotation):
+        return rotation.mT @ torch.relu(rotation @ x)
+
+    h, along = open_at(swap @ x), torch.eye(2).double()
+    first = torch.einsum("ki,j->ijk", along, torch.relu(swap @ x))
+    of_row_j, of_row_i = (torch.einsum(f"{gate},ji,k->ijk", h.diagonal(), swap, x) for gate in "ji")
+    torch.testing.assert_close(jacrev(moved)(swap), first + of_row_j)
+    assert ((first + of_row_j)[1, 0, 0], (first + of_row_i)[1, 0, 0]) == (0, 1)
