@@ -144,6 +144,10 @@ def test_the_numbers_of_the_errata():
     linear = LinearDeepRFM(gram, labels, kernel_ridge=0.05, feature_ridge=0.0).run(100).distance
     assert [round(linear[layer].item(), 1) for layer in (0, 9, 99)] == [22.0, 16.0, 16.0]
     assert rfm(0.0).run(1).distance[0] < 1e-11
+    first = LinearDeepRFM(torch.eye(500).double(), labels, kernel_ridge=1e-4, feature_ridge=1.0)
+    factor, collapsed = first.run(1).factors[0], functional.one_hot(labels, 10).double()
+    away = torch.linalg.matrix_norm(first.kappa * factor @ factor.mT - collapsed @ collapsed.mT, 2)
+    assert away.item() == pytest.approx(0.0100, abs=5e-6)
 
 
 @pytest.mark.parametrize("scaling", ["exact", "printed"])
