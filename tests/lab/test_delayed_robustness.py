@@ -172,6 +172,15 @@ def test_each_claim_fails_with_one_seed_of_two(arm, step, change, failing, order
     assert [place for place, claim in enumerate(found) if not claim.holds] == failing
 
 
+def test_what_guessing_withstands_is_no_robustness_to_lose():
+    """The untrained network's 30 % do not count: after the first pass there are 2 % at most, as at the end."""
+    guesses = {0: {"test/robust": 0.3}} | {step: {"test/robust": 0.02} for step in range(100, 1000, 100)}
+    records = [r | guesses.get(r["step"], {}) if r["arm"] == "weight decay" else r for r in made_up()]
+    claim = claims([records])[4]
+    assert (claim.measured, claim.holds) == ("+0.0%", False)
+    assert claims([made_up()])[4].measured == "-18.0%"
+
+
 def test_the_rule_may_end_training_with_the_last_reading():
     records = [record for record in made_up() if record["step"] <= 1000]
     assert (stops_at(records), gained(records)) == (1000, 0.0)
