@@ -54,6 +54,13 @@ def test_claims_hold_in_every_seed_or_not_at_all():
     assert both[5].measured.startswith("1,000 to never over 2 seeds")
 
 
+def test_what_the_paper_does_not_say_is_not_put_down_to_it():
+    found = claims([made_up()])
+    assert ["sooner" in claim.message for claim in found] == [False] * 4 + [True] * 2
+    paper, ours = "Walker et al., arXiv:2506.12284, figure 2", "question of this project"
+    assert [claim.source for claim in found] == [paper] * 4 + [ours] * 2
+
+
 def test_half_its_way_is_from_the_arm_s_own_start_and_the_limit_itself_is_near_one():
     own = PC1 | {"mse GrokAlign": (0.6, 0.7, 0.79, 0.9)}  # half way at 0.8, from 0.3 it would be at 0.65
     found = claims([made_up(own)])

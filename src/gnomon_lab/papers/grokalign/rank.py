@@ -1,4 +1,4 @@
-"""rank: the Jacobians at the training digits tend to rank one, sooner with GrokAlign than without (figure 2)."""
+"""rank: the Jacobians at the training digits tend to rank one (figure 2); and whether sooner with GrokAlign."""
 
 import itertools
 import math
@@ -160,7 +160,7 @@ def curves(records: Sequence[Record], loss: str) -> Curves:
 
 
 def claims(seeds: Seeds) -> list[Claim]:
-    """Figure 2, over all finished seeds: PC1 tends to one in each arm, and sooner with GrokAlign."""
+    """Over all finished seeds: PC1 tends to one in each arm (figure 2), sooner with GrokAlign (our question)."""
     tend = [tends(seeds, loss, arm) for loss, arm in itertools.product(firsts(seeds[0]), ARMS)]
     return tend + [sooner(seeds, loss) for loss in firsts(seeds[0])]
 
@@ -180,7 +180,7 @@ def sooner(seeds: Seeds, loss: str) -> Claim:
     )
     return Claim(
         f"{loss}: sooner with GrokAlign: step from which on PC1 has gone half its way to one, GrokAlign / weight decay",
-        SOURCE,
+        "question of this project",
         "the first below the second",
         f"{over_seeds(align, ',.0f')} / {over_seeds(decay, ',.0f')}".replace("inf", "never"),
         all(ours < base for ours, base in zip(align, decay, strict=True)),
