@@ -100,10 +100,19 @@ def test_what_is_measured():
     assert [claim.measured for claim in found] == [
         "0.00%", "75%", "92%", "kernel 10, inner product 10", "6.00", "alignment 10, inner product 100",
     ]  # fmt: skip
-    assert [claim.expected.partition(",")[0] for claim in found[:3]] == ["at most 5%", "more than 10%", "at least 80%"]
+    assert [claim.expected.partition(",")[0] for claim in found[:3]] == ["at most 5%", "more than 10%", "at least 73%"]
     assert claims([made_up(**INSIDE | {"kernel": (1.0, 1.0, 4.0, 1.0, 1.0)})])[1].measured == "75%"  # there and back
     assert claims([made_up(**INSIDE | {"alignment": (0.5,) * 5})])[5].measured == "alignment 0, inner product 100"
     assert claims([made_up(**INSIDE | {"norm": (2.0, 3.0, 4.0, 5.0, 6.0)})])[4].measured == "3.00"
+
+
+def test_what_falls_inside_is_compared_with_the_kernel_s_own_excursion():
+    """It begins at 25 % and at 2.5 % of its largest value: a tenth at each end is 27 % and 21 % of its way."""
+    inner = (0.0, 0.1, 0.5, 3.6, 4.0)  # 78 % of its way lies where the kernel moves
+    near, far = (made_up(inner=inner, kernel=(first,) * 3 + (4.0, 4.0)) for first in (1.0, 0.1))
+    assert [claims([records])[2].holds for records in (near, far)] == [True, False]
+    both = claims([near, far])[2]
+    assert (both.expected.partition(",")[0], both.holds) == ("at least 73% to 79% over 2 seeds", False)
 
 
 @pytest.mark.parametrize("order", [1, -1])

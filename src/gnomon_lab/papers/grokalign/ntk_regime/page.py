@@ -53,6 +53,15 @@ def share_inside(records: Sequence[Record]) -> float:
     return sum(way for a, b, way in ways if kernel.start <= a and b <= kernel.end) / sum(way for *_, way in ways)
 
 
+def least_inside(records: Sequence[Record]) -> float:
+    """The share that a quantity which rises in accordance with the kernel covers there at least; 1 if the kernel rests.
+
+    At each end `REST` of the kernel's largest value may lie outside, of a way as long as its excursion.
+    """
+    kernel = interval(records, "kernel")
+    return 1 - 2 * REST / kernel.excursion if kernel.moves else 1.0
+
+
 def beyond_interval(records: Sequence[Record]) -> FeatureLearningInterval:
     """Where the inner product leaves that under the constant kernel."""
     return feature_learning_interval(*beyond(records), REST)
@@ -138,7 +147,7 @@ def claims(seeds: Seeds) -> list[Claim]:
     """What figure 3 and the text around it say, over all finished seeds."""
     theorem = [miss(records) for records in seeds]
     kernels = [interval(records, "kernel") for records in seeds]
-    inside = [share_inside(records) for records in seeds]
+    inside, least = ([share(records) for records in seeds] for share in (share_inside, least_inside))
     beyonds = [beyond_interval(records) for records in seeds]
     norms = [series(records, NETWORK, "norm")[1] for records in seeds]
     rests = [(interval(records, "alignment").end or 0, interval(records, "inner").end or 0) for records in seeds]
@@ -161,9 +170,9 @@ def claims(seeds: Seeds) -> list[Claim]:
         Claim(
             "a changing inner product corresponds to feature learning: the share of its change that falls there",
             f"{SOURCE}, figure 3 and section 4.1",
-            f"at least {1 - 2 * REST:.0%}, what two equal regions would have",
+            f"at least {over_seeds(least, '.0%')}, what a rise in accordance with the kernel would have",
             over_seeds(inside, ".0%"),
-            min(inside) >= 1 - 2 * REST,
+            all(ours >= due for ours, due in zip(inside, least, strict=True)),
         ),
         Claim(
             "the inner product leaves what a constant kernel gives no sooner than the kernel moves: the two steps",
