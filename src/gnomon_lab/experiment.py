@@ -52,7 +52,7 @@ class Experiment(Generic[ConfigT]):
         entry: its name, what it shows, whose it is.
         introduction: for the page; blank lines separate its paragraphs.
         small: the default setting, which takes minutes on two CPU cores.
-        paper: the paper's own setting.
+        paper: the paper's setting, or where it prints none, that of the authors' code.
         run: trains, and records; all randomness comes from the run's seed.
         table: the column heads and the rows, from a run's records.
         summary: the result in one or two sentences.

@@ -37,7 +37,7 @@ class GrokfastEMA(AmplifiedGradients):
     Resuming. With `state_dict` in the checkpoint, a resumed run is bit for bit the uninterrupted one.
 
     Source:
-        Lee et al., arXiv:2405.20233. Walker et al., arXiv:2506.12284, use α = 0.8, λ = 0.1.
+        Lee et al., arXiv:2405.20233. The code of Walker et al., arXiv:2506.12284, has α = 0.8, λ = 0.1.
     Args:
         parameters: `model.named_parameters()`, or `model.parameters()`, which leaves errors without names.
         alpha: α in [0, 1), how much of the mean is kept: it looks back about 1 / (1 − α) steps.

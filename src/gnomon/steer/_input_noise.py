@@ -29,7 +29,7 @@ def noise_level(
     $\sigma = \max(\sigma_{\max}(1 - a),\, \sigma_{\min})$
 
     Source:
-        Tan and Huang, arXiv:2311.06597; the defaults are the setting of Walker et al., arXiv:2506.12284.
+        Tan and Huang, arXiv:2311.06597; the defaults are those of the code of Walker et al., arXiv:2506.12284.
     Args:
         train_accuracy: a in [0, 1]; a number, or a tensor of several, such as one per seed.
         largest: σ_max, the level while nothing is learned.

@@ -30,7 +30,7 @@ class Options:
     small: tyro.conf.FlagCreatePairsOff[bool] = False
     """Variant that takes minutes on two CPU cores; the default."""
     paper: tyro.conf.FlagCreatePairsOff[bool] = False
-    """The paper's own setting."""
+    """The paper's setting, or where it prints none, that of the authors' code."""
     runs: Path = Path("runs")
     """The folder that holds all runs."""
     data_dir: Path | None = None

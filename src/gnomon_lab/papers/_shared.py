@@ -67,7 +67,7 @@ def mnist_splits(run: Run, samples: int, dtype: str = "float32") -> tuple[Sample
 
 
 def mnist_network(train: Samples, width: int, scale: float, generator: torch.Generator) -> nn.Sequential:
-    """The papers' network: three hidden layers of this width, PyTorch's default initialisation times a scale."""
+    """The network of the authors' code for table 1: three hidden layers, PyTorch's initialisation times a scale."""
     return mlp((train.x.shape[1], width, width, width, 10), scale=scale, generator=generator).to(train.x.dtype)
 
 
