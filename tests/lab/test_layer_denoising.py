@@ -145,17 +145,18 @@ def test_nc1_behind_the_root_of_the_agop_is_a_plain_loop_s(monkeypatch, model):
     assert found[0].item() != pytest.approx(collapse.nc1_right[0].item(), rel=0.01)
 
 
-def made_up(right=0.1, after=0.09, last=0.01, start=8.0, frames=(0.5, 0.05)):
+def made_up(right=0.1, after=0.09, last=0.01, start=8.0, frames=(0.5, 0.5, 0.05)):
     """Records before training, half way and at the end: NC1 1 → right → after a layer, but `last` after the fifth.
 
-    NC2 goes from 2 to `frames` times that, behind the hidden layers and at the outputs; from the other frame, up.
+    NC2 goes from 2 to `frames` times that, behind four hidden layers, the fifth and the readout; from the other frame,
+    up.
     """
     records = []
     for epoch, end in ((0, start), (50, start), (100, last)):
         places = {"nc1_input": [1.0] * 6, "nc1_right": [right] * 6, "nc1_after": [after] * 4 + [end] * 2}
-        hidden, outputs = frames if epoch == 100 else (1.0, 1.0)
+        before, features, outputs = frames if epoch == 100 else (1.0, 1.0, 1.0)
         places["nc2_etf_after"] = [2.0 + epoch] * 5 + [2.0 * outputs]
-        places["nc2_orthogonal_after"] = [2.0 * hidden] * 5 + [2.0 + epoch]
+        places["nc2_orthogonal_after"] = [*[2.0 * before] * 4, 2.0 * features, 2.0 + epoch]
         records.append({"arm": "mlp mnist", "step": epoch, "loss": 0.5, **places})
     return records
 
@@ -216,16 +217,16 @@ def test_the_root_of_the_agop_is_shown_and_judged_where_it_was_read():
     assert parts.panels[2].lines[2].y == pytest.approx([math.log10(2)] * 2 + [-2])
     assert [len(figure.panels) for figure in figures(made_up())[1:3]] == [2, 2]
 
-    every, majority = claims([records])[6:]
+    every, majority = claims([records])[7:]
     assert (every.measured, every.holds) == ("0.5", True), "the fifth layer raises NC1 and does not count"
     assert majority.holds
     assert majority.measured == "108%"
     weak = with_root(made_up(after=0.1, last=0.1), 0.5, 0.5, 0.5, 0.5, 1.5)
-    assert [claim.holds for claim in claims([records, weak])[6:]] == [False, False]
-    assert claims([records, weak])[6].measured == "0.5 to 1.5 over 2 seeds"
+    assert [claim.holds for claim in claims([records, weak])[7:]] == [False, False]
+    assert claims([records, weak])[7].measured == "0.5 to 1.5 over 2 seeds"
     flat = with_root(made_up(after=1.0, last=1.0), 0.1, 0.1, 0.1, 0.1, 0.1)
-    assert [claim.holds for claim in claims([flat])[6:]] == [False, False], "no layer collapses"
-    assert len(claims([records, made_up()])) == 6, "one of the runs lacks it"
+    assert [claim.holds for claim in claims([flat])[7:]] == [False, False], "no layer collapses"
+    assert len(claims([records, made_up()])) == 7, "one of the runs lacks it"
 
 
 def test_claims_are_over_all_seeds_and_can_fail():
@@ -237,19 +238,29 @@ def test_claims_are_over_all_seeds_and_can_fail():
     assert holds(right=0.5, after=0.2, last=0.2) == [True, False, False, False, True]
     assert holds(after=0.1, last=0.001) == [True, True, False, False, True]
     assert holds(after=1.0, last=1.0, right=1.0) == [True, False, False, True, True], "no layer collapses"
-    for frames in ((0.5, 0.2), (0.08, 0.05)):
-        assert holds(after=0.1, last=0.1, frames=frames) == [True] * 4 + [False]
-    assert claims([made_up(), made_up(frames=(0.25, 0.01))])[4].measured == (
-        "0.01 to 0.05 over 2 seeds; 0.25 to 0.5 over 2 seeds"
-    )
     assert claims([made_up(), made_up(right=0.2)])[1].measured == "57% to 81% over 2 seeds"
+
+
+def test_the_very_last_layer_is_taken_as_the_outputs_and_as_the_last_hidden_layer():
+    def judged(*frames, place):
+        claim = claims([made_up(frames=frame) for frame in frames])[place]
+        return claim.measured, claim.holds
+
+    outputs, features = (0.5, 0.4, 0.05), (0.5, 0.05, 0.03)
+    assert judged(outputs, (0.25, 0.3, 0.01), place=4) == ("0.01 to 0.05 over 2 seeds; 0.25 to 0.4 over 2 seeds", True)
+    assert judged(features, (0.25, 0.01, 0.9), place=5) == ("0.01 to 0.05 over 2 seeds; 0.25 to 0.5 over 2 seeds", True)
+    assert not judged(outputs, features, place=4)[1], "in one seed the last hidden layer is as strong"
+    assert not judged(outputs, features, place=5)[1]
+    for place, weak, early in ((4, (0.5, 0.5, 0.2), (0.08, 0.5, 0.05)), (5, (0.5, 0.2, 0.05), (0.08, 0.05, 0.05))):
+        assert not judged(weak, place=place)[1]
+        assert not judged(early, place=place)[1]
 
 
 def test_an_exponential_fall_is_one_by_the_same_factor_in_each_layer():
     def judged(*after):
         records = made_up()
         records[-1]["nc1_after"] = [*after, 1.0]
-        return claims([records])[5]
+        return claims([records])[6]
 
     assert (judged(0.5, 0.25, 0.125, 0.0625, 0.03125).measured, judged(0.1, 0.01, 0.001, 1e-4, 1e-5).holds) == (
         "-1.000",
@@ -270,7 +281,7 @@ def test_smallest_variant_resumes_exactly(made, tmp_path):
         assert record["nc1_after"][:-1] == pytest.approx(record["nc1_input"][1:], rel=1e-5)
         assert record["nc1_root"][5] == pytest.approx(record["nc1_right"][5], rel=1e-4)
     assert len(figures(records)) == 4
-    assert len(claims([records])) == 8
+    assert len(claims([records])) == 9
 
 
 @pytest.mark.parametrize("model", ["resnet", "vgg"])

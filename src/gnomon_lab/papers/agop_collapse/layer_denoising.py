@@ -239,8 +239,6 @@ def claims(seeds: Seeds) -> list[Claim]:
     last = [records[-1]["nc1_after"][LAYERS - 1] / records[0]["nc1_after"][LAYERS - 1] for records in seeds]
     rates = [straight(record) for record in ends]
     where = SOURCE + "section 5, figure 2"
-    *hidden, outputs = zip(*map(left, seeds), strict=True)
-    others = [min(values) for values in zip(*hidden, strict=True)]
     return [
         Claim("NC1 behind the last hidden layer falls in training", where, "below 1 times its start",
               over_seeds(last), max(last) < 1),
@@ -250,14 +248,25 @@ def claims(seeds: Seeds) -> list[Claim]:
               where, "share above 50%, the smallest", over_seeds(single, ".0%"), min(single) > 0.5),
         Claim("the ReLU does not directly reduce NC1, in any hidden layer",
               SOURCE + "section 5", "at least 1 times, the smallest", over_seeds(relu), min(relu) >= 1),
-        Claim("NC2 progresses strongly only in the very last layer: what is left of it there, and the least elsewhere",
-              SOURCE + "section 5", f"at most {STRONG:g} times there alone",
-              f"{over_seeds(outputs)}; {over_seeds(others)}", max(outputs) <= STRONG < min(others)),
+        last_alone(seeds, LAYERS + 1, "the outputs"),
+        last_alone(seeds, LAYERS, "the last hidden layer"),
         Claim("NC1 falls exponentially with depth, as in Deep RFM: correlation of its logarithm with the layer",
               SOURCE + "section 4.2", f"at most {EXPONENTIAL:.3f}", over_seeds(rates, ".3f"),
               max(rates) <= EXPONENTIAL),
         *(of_the_root(ends) if all(ROOT in records[0] for records in seeds) else ()),
     ]  # fmt: skip
+
+
+def last_alone(seeds: Seeds, layers: int, what: str) -> Claim:
+    """What section 5 says about NC2, of the last of so many layers; which layer is the last the paper leaves open."""
+    *before, end = zip(*(left(records)[:layers] for records in seeds), strict=True)
+    others = [min(values) for values in zip(*before, strict=True)]
+    return Claim(
+        f"NC2 progresses strongly only in the very last layer, taken as {what}: what is left of it there, and the "
+        "least before it",
+        SOURCE + "section 5", f"at most {STRONG:g} times there alone", f"{over_seeds(end)}; {over_seeds(others)}",
+        max(end) <= STRONG < min(others),
+    )  # fmt: skip
 
 
 def of_the_root(ends: Sequence[Record]) -> list[Claim]:
