@@ -58,6 +58,20 @@ def made_up(fall=0.2, rise=1.25, off=0.0, nc2=0.5, bend=0.0, arm=None):
     return records
 
 
+def test_the_collapsed_gram_matrix_is_of_centred_points_and_hardly_tests_the_simplex():
+    """What docs/experiments/deep-rfm.md says of the claim."""
+
+    def distance(products):
+        return from_collapsed([{"arm": ARMS[0], "step": 0, "gram": products.tolist()}], ARMS[0])
+
+    same = np.eye(10).repeat(6, 0).repeat(6, 1)
+    centred = same - same.mean(0)
+    centred /= np.linalg.norm(centred, axis=1, keepdims=True)
+    assert distance(centred @ centred.T) == pytest.approx(0, abs=1e-12), "an orthogonal frame, centred"
+    assert distance(same) == pytest.approx(0.9**0.5 / 9)
+    assert distance(np.eye(60)) == pytest.approx(0.307, abs=5e-4)
+
+
 def test_table_summary_and_figures():
     columns, rows = table(made_up())
     assert len(columns) == len(rows[0]) == 9
