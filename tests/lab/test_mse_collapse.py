@@ -11,7 +11,7 @@ from gnomon.data import Samples
 from gnomon.errors import ConvergenceError, RangeError
 from gnomon.models import resnet18
 from gnomon_lab.papers.mse_collapse import _shared as collapse
-from gnomon_lab.papers.mse_collapse._page import OTHER, chosen_arms, terminal
+from gnomon_lab.papers.mse_collapse._page import OTHER, chosen_arms, left_over_left, share, terminal
 from gnomon_lab.papers.mse_collapse._shared import GRID, Config, balanced, framed, quantities
 from gnomon_lab.papers.mse_collapse.mse_collapse import (
     EXPERIMENT,
@@ -23,7 +23,6 @@ from gnomon_lab.papers.mse_collapse.mse_collapse import (
     claims,
     figures,
     run,
-    share,
     summary,
     table,
 )
@@ -119,7 +118,7 @@ def made_up(arm=ARM, zero=4, **ends):
         values = {name: end[name] if epoch == 9 else start[name] for name in start}
         values |= {"train/loss.least_squares": 10.0, "train/accuracy": 1.0 if epoch >= zero else 0.5, "epoch": epoch}
         if 1 < epoch < 9:
-            values["train/loss.nc23"] = 0.5
+            values |= {"train/loss.nc23": 0.5, "test/nc1": 3.0}
         if epoch not in (0, zero, 9):
             values.pop("robustness.mean")
         values |= {f"test/{name}": ends.get(f"test/{name}", 2.0) for name in OTHER}
@@ -177,25 +176,27 @@ def test_claims_are_over_all_seeds_and_can_fail():
 
     assert failing() == []
     for place, name in enumerate(FALLING):
-        assert failing(**{f"train/{name}": 1.0}) == [place]
+        slower = [14] if name == "nc1" else [15] if name in OTHER else []
+        assert failing(**{f"train/{name}": 1.0}) == [place, *slower]
     assert failing(**{"train/loss.deviation": 1.1}) == [10]
     assert failing(**{"train/loss.deviation": 0.2}) == [12]
     assert failing(**{"train/nc1": 0.1, "train/self_duality": 0.1}) == [13]
     for name in ("train/nc1", "train/self_duality"):
         assert failing(**{name: 0.1}) == [], "slower than one of them alone"
-    assert failing(**{"test/nc1": 0.4}) == [14]
+    assert failing(**{"test/nc1": 1.5}) == [14], "half is left on both"
+    assert failing(**{"test/nc1": 0.4}) == [14, 16]
     for name in OTHER:
-        assert failing(**{f"test/{name}": 0.5}) == [15]
-    assert claims([made_up(**{"train/disagreement": 0.0, "test/self_duality": 0.75})])[15].measured == "1.5"
-    assert failing(**{"train/disagreement": 0.0, "test/disagreement": 0.0}) == [15], "equal is no larger"
-    assert failing(**{"test/nc1": 2.4}) == [16]
+        assert failing(**{f"test/{name}": 0.5}) == [17]
+    assert claims([made_up(**{"train/disagreement": 0.0, "test/self_duality": 0.75})])[17].measured == "1.5"
+    assert failing(**{"train/disagreement": 0.0, "test/disagreement": 0.0}) == [15, 17], "equal is no larger"
+    assert failing(**{"test/nc1": 2.4}) == [18]
     # The median counts: two networks cannot outvote one another, three can.
     worse = {"test/accuracy": 0.7, "robustness.mean": 0.1}
-    assert failing(**worse) == [17, 18]
+    assert failing(**worse) == [19, 20]
     assert all(claim.holds for claim in claims([made_up(), made_up(), made_up(**worse)]))
     assert claims([made_up(**{"train/disagreement": 0.0})])[8].measured == "0"
     never = claims([made_up(), made_up(zero=10)])
-    assert [place for place, claim in enumerate(never) if claim.holds] == [13, 16], "they need no terminal phase"
+    assert [place for place, claim in enumerate(never) if claim.holds] == [13, 18], "they need no terminal phase"
     assert never[7].measured == "0.5, no zero training error in 1 of 2"
 
 
@@ -213,6 +214,20 @@ def test_the_order_is_that_of_the_sign_of_nc2_that_falls_most():
         slow, fast = (claims([made_up(**ends, **{"train/self_duality": end})])[13] for end in (0.25, 0.04))
         assert (slow.measured, slow.holds) == ("0.5", True)
         assert (fast.measured, fast.holds) == ("1.25", False)
+
+
+def test_the_rate_on_test_images_is_by_what_is_left_since_zero_error():
+    records = made_up(**{"test/nc1": 2.4})
+    assert claims([records])[14].measured == "1.6"
+    assert left_over_left(terminal(records, ARM), "nc1") == pytest.approx(0.8 / 0.5)
+    for name in OTHER:
+        falling = made_up()
+        falling[-1][f"test/{name}"] = 1.2
+        assert (claims([falling])[15].measured, claims([falling])[15].holds) == ("1.2", True)
+        falling[-1][f"test/{name}"] = 1.0
+        assert [place for place, claim in enumerate(claims([falling])) if not claim.holds] == [15], "larger all along"
+    gone = made_up(**{"train/disagreement": 0.0})
+    assert left_over_left(terminal(gone, ARM), "disagreement") == math.inf
 
 
 def test_share_of_nothing():
@@ -238,7 +253,7 @@ def test_smallest_variant_resumes_exactly(made, tmp_path):
     assert records[-1]["train/loss.total"] < records[0]["train/loss.total"]
     assert len({record["train/nc1"] for record in records}) == 5
     assert len(figures(records)) == 2
-    assert len(claims([records])) == 19
+    assert len(claims([records])) == 21
 
 
 def test_first_epoch_without_training_error_is_attacked(made, tmp_path, monkeypatch):

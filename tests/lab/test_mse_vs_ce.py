@@ -21,14 +21,33 @@ CASE = "mnist-resnet18"
 SIGNS = ("equinorm.means", "equiangularity.means", "maximal_equiangularity.means", "self_duality", "disagreement")
 
 
-def made_up(mse=0.1, entropy=0.2, *, robust=0.3, unseen=1.0, first=3, others=0.6, accuracy=0.795, zero=4, rate="0.1"):
-    """Records of both losses, readings at epochs 0 to 9; cross-entropy has no training error from epoch `zero` on."""
+def made_up(
+    mse=0.1,
+    entropy=0.2,
+    *,
+    robust=0.3,
+    unseen=1.0,
+    first=3,
+    others=0.6,
+    accuracy=0.795,
+    zero=4,
+    rate="0.1",
+    level=(),
+):
+    """Records of both losses, readings at epochs 0 to 9; cross-entropy has no training error from epoch `zero` on.
+
+    Signs stay as they are on training images, and rise at the end on test images, but for those that are `level`.
+    """
     records = []
     for loss, nc1, robustness, start in (("mse", mse, robust, 2), ("cross-entropy", entropy, 0.2, zero)):
         for epoch in range(10):
             signs = dict.fromkeys(SIGNS, 0.5) | {"nc1": nc1, "accuracy": 1.0 if epoch >= start else 0.5}
             values = {f"{split}/{name}": value for split in ("train", "test") for name, value in signs.items()}
             values |= {"test/nc1": unseen} | {f"test/{name}": others for name in SIGNS}
+            if epoch < 9:
+                values |= {
+                    f"test/{name}": values[f"test/{name}"] / (1 if name in level else 1.2) for name in (*SIGNS, "nc1")
+                }
             values |= {"test/nc1": first * unseen} if epoch == 1 else {}
             values |= {"test/accuracy": accuracy} if loss == "mse" else {"test/accuracy": 0.8}
             values |= {"robustness.mean": robustness} if epoch in (0, 9) else {}
@@ -68,11 +87,16 @@ def test_claims_are_medians_over_all_seeds_and_can_fail():
     assert failing() == []
     assert failing(mse=0.5) == [0, 1]
     assert failing(robust=0.02) == [2]
-    assert failing(unseen=0.15) == [3]
-    assert failing(others=0.5) == [4], "equal is no larger"
-    assert failing(first=1) == [5]
-    assert failing(accuracy=0.78) == [6]
-    assert failing(zero=10) == [0]
+    assert failing(level=("nc1",)) == [3], "as much is left as on training images"
+    for name in SIGNS:
+        assert failing(level=(name,)) == [4]
+    assert failing(unseen=0.15) == [5]
+    assert failing(others=0.5) == [6], "equal is no larger"
+    assert failing(first=1) == [7]
+    assert failing(accuracy=0.78) == [8]
+    assert failing(zero=10) == [0, 3, 4]
+    assert claims([made_up()])[3].measured == "1.2 to 1.2 over 2 runs, median 1.2"
+    assert claims([made_up(zero=10)])[4].measured == "1.2, no zero training error in 1 of 2"
     assert claims([made_up(), made_up(zero=10)])[0].measured == "100%, no zero training error in 1 of 2"
 
 
@@ -103,4 +127,4 @@ def test_smallest_variant_resumes_exactly(tmp_path):
     assert "train/loss.total" in ends[0]
     assert "train/loss.total" not in ends[1]
     assert len(figures(records)) == 1
-    assert len(claims([records])) == 7
+    assert len(claims([records])) == 9

@@ -93,9 +93,24 @@ def starts(records: Sequence[Record], arm: str, label: str, colour: int = 0) -> 
     return tuple(Mark(f"{label}, epoch {r['epoch']}", float(r["epoch"]), colour) for r in terminal(records, arm)[:1])
 
 
+def share(start: float, end: float) -> float:
+    """What is left of a quantity, as a share of its first value; zero over zero is zero."""
+    return end / start if start > 0 else math.inf if end > 0 else 0.0
+
+
 def unseen_over_seen(reading: Record, name: str) -> float:
     """How many times larger a sign of collapse is on test images than on training images; equal if both are zero."""
-    seen, unseen = (float(reading[f"{split}/{name}"]) for split in ("train", "test"))
+    return times(float(reading[f"train/{name}"]), float(reading[f"test/{name}"]))
+
+
+def left_over_left(phase: Sequence[Record], name: str) -> float:
+    """How many times as much of a sign is left at the end of a phase on test images as on training images."""
+    seen, unseen = (share(float(phase[0][key]), float(phase[-1][key])) for key in (f"train/{name}", f"test/{name}"))
+    return times(seen, unseen)
+
+
+def times(seen: float, unseen: float) -> float:
+    """The second over the first; 1 if both are zero."""
     return unseen / seen if seen > 0 else math.inf if unseen > 0 else 1.0
 
 
@@ -116,6 +131,18 @@ def visible_unseen(shares: Sequence[float]) -> Claim:
         "figure 12", f"median at most {VISIBLE:g} times", shares, ".2f",
         lambda values: statistics.median(values) <= VISIBLE,
     )  # fmt: skip
+
+
+def slower_unseen(phases: Sequence[Sequence[Record]]) -> list[Claim]:
+    """The rates of figure 12 and section A.8, of the terminal phases of all runs; empty where there is none."""
+    nc1 = [left_over_left(phase, "nc1") if phase else None for phase in phases]
+    least = [min(left_over_left(phase, name) for name in OTHER) if phase else None for phase in phases]
+    return [
+        checked("after zero training error NC1 falls more slowly on test images: what is left, over that on training",
+                "figure 12, section A.8", "above 1 times", nc1, ".3g", lambda values: min(values) > 1),
+        checked("so do the other signs, NC2 to NC4, after zero training error: the smallest of their factors",
+                "section A.8", "above 1 times", least, ".3g", lambda values: min(values) > 1),
+    ]  # fmt: skip
 
 
 def others_unseen(ends: Sequence[Record | None]) -> Claim:

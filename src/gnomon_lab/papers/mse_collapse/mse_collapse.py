@@ -18,6 +18,8 @@ from gnomon_lab.papers.mse_collapse._page import (
     left_unseen,
     others_unseen,
     panels,
+    share,
+    slower_unseen,
     starts,
     terminal,
     visible_unseen,
@@ -213,6 +215,7 @@ def claims(seeds: Seeds) -> list[Claim]:
         checked("NC2 is not slower than both NC1 and NC3: the least share left of its signs, over the slower one's",
                 "appendix E.1", "median at most 1 times", [behind(records, arm) for records, arm in arms],
                 ".3g", lambda values: statistics.median(values) <= 1),
+        *slower_unseen(phases),
         checked("NC1 ends larger on test images than on training images", "figure 12",
                 "above 1 times", unseen, ".3g", lambda values: min(values) > 1),
         others_unseen([phase[-1] if phase else None for phase in phases]),
@@ -220,11 +223,6 @@ def claims(seeds: Seeds) -> list[Claim]:
         rises("test accuracy", "table 1", UNSEEN, "0.962 points", 100, "+.2f"),
         rises("robustness", "figure 9", "robustness.mean", "0.1762", 1, "+.4f"),
     ]  # fmt: skip
-
-
-def share(start: float, end: float) -> float:
-    """What is left of a quantity, as a share of its first value; zero over zero is zero."""
-    return end / start if start > 0 else math.inf if end > 0 else 0.0
 
 
 def lead(records: Sequence[Record], arm: str, place: int) -> float | None:

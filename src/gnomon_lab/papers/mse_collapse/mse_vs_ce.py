@@ -17,6 +17,7 @@ from gnomon_lab.papers.mse_collapse._page import (
     left_unseen,
     others_unseen,
     panels,
+    slower_unseen,
     starts,
     terminal,
     visible_unseen,
@@ -128,7 +129,8 @@ def claims(seeds: Seeds) -> list[Claim]:
     for records, arms in runs:
         mse, entropy = (last(records, arm)[UNSEEN] for arm in arms.values())
         gains.append(100 * (mse - entropy))
-    finals = [last(records, arm) for records, arms in runs for arm in arms.values()]
+    trained = [(records, arm) for records, arms in runs for arm in arms.values()]
+    finals = [last(records, arm) for records, arm in trained]
     unseen: list[float | None] = [final[UNSEEN_NC1] / final[NC1] for final in finals]
     return [
         checked("NC1 is lower under the squared error at most epochs read at which both have no training error",
@@ -138,10 +140,11 @@ def claims(seeds: Seeds) -> list[Claim]:
         checked("the squared error's network ends more robust",
                 "figure 11", "median above 1 times", ends("robustness.mean"), ".3g",
                 lambda values: statistics.median(values) > 1),
+        *slower_unseen([terminal(records, arm) for records, arm in trained]),
         checked("under both losses NC1 ends larger on test images than on training images",
                 "figure 12", "above 1 times", unseen, ".3g", lambda values: min(values) > 1),
         others_unseen(finals),
-        visible_unseen([left_unseen(records, arm) for records, arms in runs for arm in arms.values()]),
+        visible_unseen([left_unseen(records, arm) for records, arm in trained]),
         checked("the squared error's test accuracy is comparable to cross-entropy's: by how many points it is above",
                 "section A.1.1", f"median at least -{COMPARABLE:g}", gains, "+.1f",
                 lambda values: statistics.median(values) >= -COMPARABLE),
