@@ -57,7 +57,7 @@ class Config(Settings):
     width: Count = 256
     """Width of the five hidden layers."""
     gain: Positive | None = None
-    """Gain of their Xavier-uniform initialisation; None: the paper's for this network and these images."""
+    """Gain of their Xavier-uniform initialisation; None: the paper's scale for this network and these images."""
     learning_rate: Positive | None = 0.2
     """Learning rate of SGD; None: the paper's for this network."""
     epochs: Count | None = 500
