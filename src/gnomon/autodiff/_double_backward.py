@@ -109,12 +109,12 @@ class _BatchNormBack(torch.autograd.Function):
 
     @staticmethod
     @once("the gradient of BatchNorm")
-    def backward(ctx: Any, u: Tensor) -> Gradients:  # noqa: ANN401 as torch's own
+    def backward(ctx: Any, saved: tuple[Any, ...], u: Tensor) -> Gradients:  # noqa: ANN401 as torch's own
         r"""The gradients of $\langle u, \gamma r P g\rangle$ with respect to g, x and γ.
 
         P is symmetric, so the first is $\gamma r P u$; x enters through $\hat x$ and through r.
         """
-        back, g, x, weight, mean, r = ctx.saved_tensors
+        back, g, x, weight, mean, r = saved
 
         def kernel(along: Tensor, mask: list[bool]) -> tuple[Any, Tensor, Tensor]:
             return torch.ops.aten.native_batch_norm_backward(along, x, weight, None, None, mean, r, True, ctx.eps, mask)

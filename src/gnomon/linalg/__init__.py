@@ -22,7 +22,7 @@ from gnomon.linalg._gram_sum import GramSum, Sketch
 from gnomon.linalg._krylov import Krylov, krylov, size_of
 from gnomon.linalg._lanczos import Lanczos, lanczos
 from gnomon.linalg._normal import drawn, generator_of, normal
-from gnomon.linalg._once import once
+from gnomon.linalg._once import marker, once
 from gnomon.linalg._polar_decomposition import PolarDecomposition, polar_decomposition
 from gnomon.linalg._products import Products
 from gnomon.linalg._roots import SavedTensors, psd_root
@@ -67,6 +67,7 @@ __all__ = [
     "lanczos",
     "largest",
     "length",
+    "marker",
     "norm",
     "normal",
     "once",

@@ -17,7 +17,9 @@ def once(name: str) -> Callable[[Backward], Backward]:
 
     Torch's `once_differentiable` reports this to `backward` alone: `autograd.grad` finds no path from the gradient to
     the parameters, and leaves out its part of their second derivatives without an error. Here each gradient depends on
-    what it was computed of, which includes every input that was saved.
+    what it was computed of. Every input has to be saved for this, or its `marker`.
+
+    The backward pass gets the saved tensors as its second argument: a checkpoint unpacks them only once.
 
     Args:
         name: what is differentiated, for the error.
@@ -26,11 +28,12 @@ def once(name: str) -> Callable[[Backward], Backward]:
     def marked(backward: Backward) -> Backward:
         @wraps(backward)
         def called(ctx: Any, *given: Tensor | None) -> Any:  # noqa: ANN401 as torch's own
+            saved = ctx.saved_tensors
             with torch.no_grad():
-                found = backward(ctx, *given)
-            of = [part for part in (*ctx.saved_tensors, *given) if part is not None and part.requires_grad]
-            if not (of and torch.is_grad_enabled()):
+                found = backward(ctx, saved, *given)
+            if not torch.is_grad_enabled():
                 return found
+            of = [part for part in (*saved, *given) if part is not None and part.requires_grad]
             if isinstance(found, tuple):
                 return tuple(None if each is None else _last(each, name, *of) for each in found)
             return _last(found, name, *of)
@@ -38,6 +41,11 @@ def once(name: str) -> Callable[[Backward], Backward]:
         return called
 
     return marked
+
+
+def marker(x: Tensor) -> Tensor:
+    """An empty tensor with the graph of x, to be saved in its place: it holds no memory, and x may change."""
+    return x[:0].clone()
 
 
 class _Last(torch.autograd.Function):

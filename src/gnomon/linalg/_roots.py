@@ -12,7 +12,7 @@ from gnomon import _checks
 from gnomon._precision import full_precision, in_single
 from gnomon.errors import EmptyError, RangeError, ShapeError
 from gnomon.linalg._directions import largest
-from gnomon.linalg._once import once
+from gnomon.linalg._once import marker, once
 from gnomon.linalg._spectra import gram_eigenvectors
 
 
@@ -50,7 +50,8 @@ def psd_root(matrix: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
     _checks.finite(matrix=matrix)
     # Of single precision even in float64, whose sums may be of products that were computed in float32.
     eps = max(torch.finfo(dtype).eps for dtype in (matrix.dtype, torch.float32))
-    return root_by_eigenvectors(in_single(matrix), eps).to(matrix.dtype)
+    single = in_single(matrix)
+    return root_by_eigenvectors(single, eps, marker(single)).to(matrix.dtype)
 
 
 @runtime_checkable
@@ -64,7 +65,7 @@ class Root(torch.autograd.Function):
     """The root by eigenvectors, with the gradient of the Sylvester equation."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, matrix: Float[Tensor, "p p"], eps: float) -> Float[Tensor, "p p"]:
+    def forward(ctx: FunctionCtx, matrix: Float[Tensor, "p p"], eps: float, mark: Tensor) -> Float[Tensor, "p p"]:
         """The root; keeps its eigenvalues and eigenvectors. Eigenvalues are known to p epsilons of the largest."""
         size = largest(matrix)
         values, vectors = gram_eigenvectors(matrix / size)
@@ -78,17 +79,19 @@ class Root(torch.autograd.Function):
         roots = values.clamp(min=0).sqrt() * size.sqrt()
         # Eigenvalues of 0 come out as rounding, and a gradient divided by its root would be noise.
         rounding = len(values) * torch.finfo(values.dtype).eps * values[-1]
-        ctx.save_for_backward(torch.where(values > rounding, roots, 0), vectors, matrix)
+        ctx.save_for_backward(torch.where(values > rounding, roots, 0), vectors, mark)
         return (vectors * roots) @ vectors.mT
 
     @staticmethod
-    @once("psd_root")
-    def backward(ctx: SavedTensors, gradient: Float[Tensor, "p p"]) -> tuple[Float[Tensor, "p p"], None]:
+    @once("the square root of a matrix (psd_root)")
+    def backward(
+        ctx: FunctionCtx, saved: tuple[Tensor, ...], gradient: Float[Tensor, "p p"]
+    ) -> tuple[Float[Tensor, "p p"], None, None]:
         """The gradient with respect to the matrix."""
-        roots, vectors, _ = ctx.saved_tensors
+        roots, vectors, _ = saved
         sums = roots.unsqueeze(1) + roots
         turned = vectors.mT @ gradient @ vectors
-        return vectors @ torch.where(sums > 0, turned / torch.where(sums > 0, sums, 1), 0) @ vectors.mT, None
+        return vectors @ torch.where(sums > 0, turned / torch.where(sums > 0, sums, 1), 0) @ vectors.mT, None, None
 
 
-root_by_eigenvectors: Callable[[Tensor, float], Tensor] = Root.apply
+root_by_eigenvectors: Callable[[Tensor, float, Tensor], Tensor] = Root.apply

@@ -153,8 +153,8 @@ class GrokAlign:
 
         Returns:
             The outputs, in the order of the batch; and a scalar with a graph to the parameters, differentiable twice,
-            but once where BatchNorm is in training mode; NaN if a sample that it uses holds NaN or infinity. Where the
-            penalty does not act it is 0, whatever x holds.
+            but once where BatchNorm is in training mode or a sample's Jacobian is 0; NaN if a sample that it uses holds
+            NaN or infinity. Where the penalty does not act it is 0, whatever x holds.
 
         Raises:
             RangeError: if x is not of floating point, or not dense.

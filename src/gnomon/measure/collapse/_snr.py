@@ -9,7 +9,7 @@ from torch.autograd.function import FunctionCtx
 
 from gnomon._precision import half_as_single
 from gnomon.errors import RangeError
-from gnomon.linalg import Factored, SavedTensors, gram_eigenvectors, once
+from gnomon.linalg import Factored, gram_eigenvectors, marker, once
 from gnomon.measure.collapse._class_moments import ClassMoments
 
 
@@ -56,7 +56,7 @@ def snr(class_moments: ClassMoments) -> Float[Tensor, "p k"]:
             "fewer",
             "Take more samples, or project the features first.",
         )
-    root, kept = _inverse_root(within.matrix)
+    root, kept = _inverse_root(within.matrix, marker(within.matrix))
     lost = torch.linalg.vector_norm((means - means @ kept).detach())
     if lost > torch.finfo(means.dtype).eps ** 0.5 * torch.linalg.vector_norm(means.detach()):
         rank = round(float(kept.trace()))
@@ -77,25 +77,25 @@ class _InverseRoot(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: FunctionCtx, matrix: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: FunctionCtx, matrix: Tensor, mark: Tensor) -> tuple[Tensor, Tensor]:
         """Root and projection; eigenvalues below p epsilons of the largest are rounding."""
         values, vectors = gram_eigenvectors(matrix)
         kept = values > len(values) * torch.finfo(values.dtype).eps * values[-1]
         scale = torch.where(kept, values.rsqrt(), 0)
         projection = (vectors * kept) @ vectors.mT
-        ctx.save_for_backward(scale, vectors, matrix)
+        ctx.save_for_backward(scale, vectors, mark)
         ctx.mark_non_differentiable(projection)
         return (vectors * scale) @ vectors.mT, projection
 
     @staticmethod
-    @once("snr")
-    def backward(ctx: SavedTensors, grad: Tensor, _: Tensor) -> Tensor:
+    @once("the inverse root of a covariance (snr)")
+    def backward(ctx: FunctionCtx, saved: tuple[Tensor, ...], grad: Tensor, _: Tensor) -> tuple[Tensor, None]:
         """The divided differences; with s the inverse roots, -s_i² s_j²/(s_i + s_j), and s_i³ towards the kernel."""
-        scale, vectors, _ = ctx.saved_tensors
+        scale, vectors, _ = saved
         a, b = scale.unsqueeze(1), scale.unsqueeze(0)
         both = (a > 0) & (b > 0)
         divided = torch.where(both, -((a * b) ** 2) / (a + b), a**3 + b**3)
-        return vectors @ (divided * (vectors.mT @ grad @ vectors)) @ vectors.mT
+        return vectors @ (divided * (vectors.mT @ grad @ vectors)) @ vectors.mT, None
 
 
-_inverse_root: Callable[[Tensor], tuple[Tensor, Tensor]] = _InverseRoot.apply
+_inverse_root: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] = _InverseRoot.apply
