@@ -148,6 +148,18 @@ def test_a_layer_that_is_named_is_read_at_the_same_positions(model, places):
         torch.testing.assert_close(found[f"{layer}/nc1"], gnomon.nc1(moments))
 
 
+@pytest.mark.parametrize("own", [True, lambda tokens, pad: tokens == pad])
+def test_a_networks_own_is_padding_is_its_own_affair(model, own):
+    """An attribute or a method of any kind: a probe asks `gnomon_padding`, a name that nobody else uses."""
+    x, asked = normal(N, T, D), {"seen": lambda logits: logits}
+    model.is_padding = own
+    found = Probe(model, x, asked, positions="last").read().values["seen"]
+    torch.testing.assert_close(found, model(x)[:, -1].detach())
+    model.gnomon_padding = lambda x: torch.ones(x.shape[:2], dtype=torch.bool)
+    with pytest.raises(RangeError, match=rf"expected tokens at the positions .* got padding in {N} of {N}\."):
+        Probe(model, x, asked, positions="last")
+
+
 def test_images_that_are_segmented():
     """Outputs (n c h w), labels (n h w), the classifier a convolution of single pixels."""
     torch.manual_seed(0)

@@ -70,14 +70,14 @@ class TextLogits(nn.Module):
         Raises:
             UnsupportedModuleError: if the network does not call the embedding that it names.
         """
-        there = ~self.is_padding(x)
+        there = ~self.gnomon_padding(x)
         padding = self.model.config.get_text_config().pad_token_id
         # Any tokens: all that matters is whether they are padding.
         tokens = torch.where(there, int(padding == 0), padding or 0)
         with embedding_replaced(self.model, x):
             return _logits(self.model(input_ids=tokens, attention_mask=there.long()))
 
-    def is_padding(self, x: Float[Tensor, "n t d"]) -> Bool[Tensor, "n t"]:
+    def gnomon_padding(self, x: Float[Tensor, "n t d"]) -> Bool[Tensor, "n t"]:
         """Which places are padding: a probe refuses to read a language model there."""
         return (x.detach() == 0).all(-1)
 

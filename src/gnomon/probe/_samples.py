@@ -168,8 +168,8 @@ def split_samples(model: nn.Module, data: Data | Mapping[str, Data], positions: 
 
 
 def padding_of(model: nn.Module) -> Callable[[Tensor], Tensor] | None:
-    """The network's own word on which places are padding, as `TextLogits` has it."""
-    return getattr(model, "is_padding", None)
+    """The network's own word on which places are padding, as `TextLogits` has it; its name is only gnomon's."""
+    return getattr(model, "gnomon_padding", None)
 
 
 def is_one_batch(model: nn.Module, data: Mapping[str, Data]) -> bool:
