@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import gnomon
-from tests.lab.measuring import CLASSES, N
+from tests.lab.measuring import CLASSES, N, call
 
 transformers = pytest.importorskip("transformers")
 
@@ -23,9 +23,9 @@ SIZES = {
 ASKED = ("--quantities", "log_probability", "nc1")
 
 
-def saved(kind="Bert", head="SequenceClassification", name="saved", **more):
+def saved(kind="Bert", head="SequenceClassification", name="saved", seed=0, **more):
     """Writes a network whose tokens matter, and returns it."""
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     config = getattr(transformers, f"{kind}Config")(**SIZES, initializer_range=0.5, **more)
     made = getattr(transformers, f"{kind}For{head}")._from_config(config, attn_implementation="eager").eval()
     transformers.utils.logging.disable_progress_bar()
@@ -71,6 +71,42 @@ def test_at_each_position_padding_is_masked_too(folder, measured):
     found, _ = measured("saved", None, "texts.npz", *ASKED, "--position", "all")
     logits = made(x, attention_mask=(x != 3).long()).logits
     expected = mean_of(logits[x != 3], labels[x != 3])
+    assert found["quantities"]["log_probability"]["mean"] == pytest.approx(expected, rel=1e-5)
+
+
+REFUSED = "got padding in 27 of 40. Pad on the left to read the last token, or label padding -100."
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("position", ["last", "5", "all"])
+def test_a_language_model_is_not_read_at_padding(folder, monkeypatch, capsys, position, several):
+    """With one label per text, or one per token, also at padding; one checkpoint, or several."""
+    saved("Llama", "CausalLM", name="checkpoint-1")
+    x, _ = texts()
+    if position == "all":
+        np.savez("texts.npz", x=x.numpy(), labels=x.numpy())
+    if several:
+        saved("Llama", "CausalLM", name="checkpoint-2", seed=1)
+    checkpoints = ["checkpoint-1", "checkpoint-2"][: 1 + several]
+    code, _, said = call(monkeypatch, capsys, *checkpoints, "--data", "texts.npz", "--position", position, *ASKED)
+    assert code == 2
+    assert f"expected tokens at the positions that are read, {REFUSED}" in said
+
+
+def test_of_a_padded_language_model_the_texts_that_have_a_label_at_the_position_are_read(folder, measured):
+    """Or, padded on the left, all of them at the last."""
+    made, (x, _) = saved("Llama", "CausalLM"), texts()
+    labels = x.roll(-1, 1).masked_fill(x.roll(-1, 1) == 3, -100)
+    labels[:, -1] = -100
+    np.savez("texts.npz", x=x.numpy(), labels=labels.numpy())
+    logits, there = made(x, attention_mask=(x != 3).long()).logits, labels != -100
+    for position, taken in (("all", there), ("4", there & (torch.arange(7) == 4))):
+        found, _ = measured("saved", None, "texts.npz", "--quantities", "log_probability", "--position", position)
+        expected = mean_of(logits[taken], labels[taken])
+        assert found["quantities"]["log_probability"]["mean"] == pytest.approx(expected, rel=1e-5)
+    x, labels = texts(before=True)
+    found, _ = measured("saved", None, "texts.npz", *ASKED, "--position", "last")
+    expected = mean_of(made(x, attention_mask=(x != 3).long()).logits[:, -1], labels)
     assert found["quantities"]["log_probability"]["mean"] == pytest.approx(expected, rel=1e-5)
 
 

@@ -137,7 +137,7 @@ class Samples:
             padding = padding & (labels != IGNORED).to(padding.device)
         if padding.ndim > 1 and (read := self._positions.of_places(padding).any(1)).any():
             got = f"padding in {int(read.sum())} of {len(read)}"
-            advice = f"Pad on the left to read the last token, or pass labels, {IGNORED} at padding."
+            advice = f"Pad on the left to read the last token, or label padding {IGNORED}."
             raise RangeError("positions", "tokens at the positions that are read", got, advice)
 
 

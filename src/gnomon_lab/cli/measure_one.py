@@ -78,7 +78,7 @@ def summarise(options: Options, path: Path, console: Terminal) -> Summary:
     )
     with Progress(console) as progress, warnings_said(console):
         show = partial(progress.show, "measuring", unit="part ")
-        measured = measure(network, found.data, found.quantities, say=tell, show=show, **how)
+        measured = measure(network, data, found.quantities, say=tell, show=show, **how)
     setting = {
         "checkpoint": plain(str(path)),
         "taken": plain(loaded.words),

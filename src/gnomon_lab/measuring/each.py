@@ -78,7 +78,7 @@ class Reader:
                 also=self._also,
                 **self._how,
             )
-            self._made = found, *probing(network, found.data, found.quantities, say=self._say, **self._how)
+            self._made = found, *probing(network, self._data, found.quantities, say=self._say, **self._how)
         found, probe, batches = self._made
         batches.show = self.show
         with running(self._data.x):

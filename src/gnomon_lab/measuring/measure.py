@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypedDict, Unpack
+from typing import NamedTuple, TypedDict, Unpack
 
 from torch import Tensor, nn
 
@@ -28,7 +28,7 @@ class How(TypedDict, total=False):
     Attributes:
         layer: the layer whose input is taken as the features; default: the final linear layer.
         head: the names of the final linear layers; default: found by a forward pass.
-        position: "all" if the network outputs rows for several positions, each of which is measured.
+        position: which is measured, if the network outputs rows for several positions; "all" for each.
         memory: bytes to use for the samples that are processed together; default: 512 MiB.
         rtol: as in `Probe`.
         passes: as in `Probe`.
@@ -96,7 +96,7 @@ def left_out(
     some = tensors(data._replace(labels=None) if unlabelled else data)
     asked = {**quantities, **({SIBLING: classifier_equiangularity} if COMPARED in quantities else {})}
     with running(data.x):
-        why = unavailable(model, some, asked, layers=layer, head=head, positions=of_each(position))
+        why = unavailable(model, some, asked, layers=layer, head=head, positions=position)
     if SIBLING in why:
         why.setdefault(COMPARED, why[SIBLING])
     return {
@@ -153,7 +153,7 @@ def probing(
             quantities,
             layers=how.get("layer"),
             head=how.get("head", ()),
-            positions=of_each(how.get("position")),
+            positions=how.get("position"),
             memory=how.get("memory"),
             rtol=how.get("rtol", RTOL),
             passes=how.get("passes"),
@@ -190,11 +190,6 @@ def measure(
         reading = probe.read()
     show(batches.parts, batches.parts)
     return Measured({name: value.cpu() for name, value in reading.tensors().items()}, reading.seconds)
-
-
-def of_each(position: Position) -> Literal["all"] | None:
-    """What a probe is told: if one position was chosen, the network outputs only that."""
-    return "all" if position == "all" else None
 
 
 def running(x: Tensor) -> AbstractContextManager[None]:

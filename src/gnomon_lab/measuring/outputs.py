@@ -25,10 +25,10 @@ def take_outputs(
     position: Position,
     labelled: int | None = None,
 ) -> str | None:
-    """Makes the network output one row of logits per sample: those of a layer and of a position, where these are named.
+    """Makes the network output one row of logits per sample: those of a layer, where one is named.
 
-    For all positions, it outputs a row for each, which `Probe` separates. If positions are `labelled`, as many as have
-    a label, the outputs must have as many.
+    If a position is named, it outputs a row for each, of which `Probe` takes those to be read. If positions are
+    `labelled`, as many as have a label, the outputs must have as many.
 
     Returns:
         What its outputs are if they are not logits, in a sentence.
@@ -110,7 +110,7 @@ def attach(network: nn.Module, layer: str | None, position: Position, labelled: 
 
 
 def rows(output: object, n: int, position: Position, labelled: int | None) -> Float[Tensor, "n *c"]:
-    """The outputs as one row per sample: given alone or as `logits` of a container, for all positions or for one.
+    """The outputs as one row per sample, or per position if one or all are named: alone or a container's `logits`.
 
     Raises:
         ShapeError: if they are something else, which the error names.
@@ -136,7 +136,7 @@ def rows(output: object, n: int, position: Position, labelled: int | None) -> Fl
         if labelled not in (None, shape[1]):
             advice = "Save one for each, and -100 where there is none."
             raise ShapeError("--data", f"labels at {shape[1]} positions, as the outputs have", labelled, advice)
-        return logits[:, position]
+        return logits
     if position is not None:
         raise no_rows(n, f"{shape}, without positions in the midst", "Leave out --position.")
     if shape[:1] != (n,) and n in shape:

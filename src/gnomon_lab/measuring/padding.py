@@ -16,7 +16,7 @@ def mask_padding(network: nn.Module, x: Shaped[Tensor, "n *d"]) -> str | None:
     """Has the network ignore padding, as its tokenizer's mask does, if a token in x can be nothing else.
 
     Args:
-        network: one that transformers built; a hook is added to it.
+        network: one that transformers built; a hook is added to it, and what is padding.
         x: the samples; only tokens, (n t) in whole numbers, can be padded.
 
     Returns:
@@ -42,6 +42,8 @@ def mask_padding(network: nn.Module, x: Shaped[Tensor, "n *d"]) -> str | None:
         return inputs, {**named, "attention_mask": (inputs[0] != pad).long()}
 
     network.register_forward_pre_hook(add, with_kwargs=True)
+    marked: Any = network  # a probe asks it, and refuses to read a position that is padding
+    marked.gnomon_padding = lambda x: x == pad
     return f"{token} is masked {side} {(~text).any(1).sum():,} of {len(x):,} texts"
 
 

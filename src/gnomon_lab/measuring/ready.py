@@ -18,14 +18,12 @@ class Ready(NamedTuple):
     """What is to be read.
 
     Attributes:
-        data: the samples, with the labels of the requested position.
         quantities: those that can be measured.
         left_out: the others, with the reasons.
         outputs: what the network outputs if it is not logits, in a sentence.
         mask: what is masked as padding, or why nothing is, in words; None where no texts are padded.
     """
 
-    data: Data
     quantities: dict[str, Quantity]
     left_out: dict[str, str]
     outputs: str | None
@@ -44,7 +42,7 @@ def ready(
     also: Mapping[str, Quantity] | None = None,
     **how: Unpack[How],
 ) -> Ready:
-    """Makes the network output one row of logits per sample, and finds out what can be measured.
+    """Makes the network output logits, one row per sample or per position, and finds out what can be measured.
 
     Args:
         network: the network with its weights, on the device and in the dtype of the reading; hooks are added to it.
@@ -65,11 +63,10 @@ def ready(
     mask = mask_padding(network, data.x) if described else None
     if mask is not None:
         say(mask)
-    labelled = labels.shape[1] if labels is not None and labels.ndim == 2 else None
+    labelled = labels[0].numel() if labels is not None and labels.ndim > 1 else None
     outputs = take_outputs(network, data.x, layer=logits, position=position, labelled=labelled)
     if outputs is not None:
         say(outputs)
-    data = data.at(position)
     wanted = {**quantities, **(also or {})}
     without = left_out(network, data, wanted, layer=how.get("layer"), head=how.get("head", ()), position=position)
     left = {name: quantity for name, quantity in wanted.items() if name not in without}
@@ -79,4 +76,4 @@ def ready(
         raise DataError("--quantities", "what can be measured here", why, "Leave these out.")
     for reason, names in reasons.items():
         say(f"left out {', '.join(names)}: {reason}")
-    return Ready(data, left, without, outputs, mask)
+    return Ready(left, without, outputs, mask)

@@ -57,12 +57,6 @@ class Data(NamedTuple):
         """The same samples on a device."""
         return self._replace(x=self.x.to(device), labels=None if self.labels is None else self.labels.to(device))
 
-    def at(self, position: Position) -> Self:
-        """The same samples with the labels at one position, where there are labels for each."""
-        if not isinstance(position, int) or self.labels is None or self.labels.ndim != 2:
-            return self
-        return self._replace(labels=self.labels.select(1, position))
-
 
 def load_data(
     name: str,
