@@ -244,6 +244,31 @@ def test_resuming_after_a_failure_reads_the_step_that_was_not_read(tmp_path, rul
     assert resumed.global_step == steps[-1]
 
 
+@pytest.mark.parametrize("earlier", [False, True])
+@pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`, callbacks used to create:UserWarning")
+@pytest.mark.filterwarnings("ignore:You're resuming from a checkpoint that ended before the epoch ended:UserWarning")
+def test_resuming_after_a_failure_reads_with_each_probe_what_it_had_not_read(tmp_path, earlier):
+    """A checkpoint of an earlier version has one step, up to which all of them had read."""
+    path, first, second = tmp_path / "2.ckpt", InMemory(), InMemory()
+
+    def callbacks(*between):
+        other = ProbeCallback(lambda module: Probe(module, X, {"other": gnomon.jacobian_norm}))
+        return [other, *between, reads()]
+
+    fails = Fails(2, path, reading=True)
+    with pytest.raises(KeyError):
+        trainer_with(*callbacks(fails), logger=first).fit(Module(), loader(True), loader())
+    if earlier:
+        checkpoint = torch.load(path, weights_only=True)
+        checkpoint["gnomon.read"] = min(checkpoint.pop("gnomon.read 0"), checkpoint.pop("gnomon.read 1"))
+        torch.save(checkpoint, path)
+    trainer = trainer_with(*callbacks(), logger=second)
+    trainer.fit(Module(), loader(True), loader(), ckpt_path=path, weights_only=True)
+    steps = {name: [step for step, _ in first.readings(name) + second.readings(name)] for name in ("other", "accuracy")}
+    assert steps["accuracy"] == [*range(STEPS + 1)]
+    assert steps["other"] == [0, 1, 2, *([2] if earlier else []), *range(3, STEPS + 1)]
+
+
 def test_fitting_on_reads_each_step_once():
     memory, module = InMemory(), Module()
     trainer = trainer_with(reads(), logger=memory, max_epochs=1)

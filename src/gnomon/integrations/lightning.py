@@ -19,8 +19,8 @@ except Exception as cause:
 
 
 READ, RULE = "gnomon.read", "gnomon.stop_when"
-"""The keys in a trainer's checkpoints: of the step up to which all its probes have been read, and, with the place among
-the probes and the quantities, of a rule's history."""
+"""The keys in a trainer's checkpoints: with the place among the probes, of the step up to which a probe has been read;
+with that and the quantities, of a rule's history."""
 
 
 class ProbeCallback(Callback):
@@ -79,18 +79,26 @@ class ProbeCallback(Callback):
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Adds step and history; not as this callback's state, of which Lightning takes one per class."""
-        checkpoint[READ] = min(self._step, checkpoint.get(READ, self._step))
+        place = _probes(trainer).index(self)
+        checkpoint[f"{READ} {place}"] = self._step
         if self.stop:
-            checkpoint[f"{RULE} {_probes(trainer).index(self)}: {self._names}"] = self.stop.state_dict()
+            checkpoint[f"{RULE} {place}: {self._names}"] = self.stop.state_dict()
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Resumes from the step, and from the history, if there is one of these quantities; but not for validation."""
         if trainer.state.fn != "fit":
             return
-        self._step = checkpoint.get(READ, self._step)
+        self._step = self._read_up_to(trainer, checkpoint)
         if self.stop and (history := self._history(trainer, checkpoint)):
             self.stop.load_state_dict(history)
             self._step = max([self._step, *self.stop.steps])
+
+    def _read_up_to(self, trainer: Trainer, checkpoint: dict[str, Any]) -> int:
+        """The step in a checkpoint; the least of all where there are more probes now, or fewer: no step is left out."""
+        # Earlier versions wrote one step for all probes, under a key without a place.
+        saved = [checkpoint[key] for key in checkpoint if re.fullmatch(rf"{READ}( \d+)?", key)]
+        probes = _probes(trainer)
+        return saved[probes.index(self)] if len(saved) == len(probes) else min(saved, default=self._step)
 
     def _history(self, trainer: Trainer, checkpoint: dict[str, Any]) -> dict[str, Any] | None:
         """That of the same quantities; of several in their order, whatever other callbacks stand between."""
