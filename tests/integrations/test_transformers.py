@@ -182,22 +182,35 @@ def test_resuming_reads_each_step_once(tmp_path, stop):
     assert_equal(dict(logged(resumed)), plain_loop(same=True))
 
 
-def test_resuming_reads_the_step_of_a_checkpoint_that_was_written_before_its_reading(tmp_path):
-    """As `enable_jit_checkpoint` writes it, if the probe is added to the trainer afterwards."""
+@pytest.mark.parametrize(
+    ("schedule", "saved", "expected"),
+    [(every(2), (2, 3), [0, 2, 4, 6]), (at(4), (3, 4, 5), [4]), (at(4, 6), (4, 6), [4, 6])],
+)
+def test_resuming_reads_the_step_of_a_checkpoint_that_was_written_before_its_reading(
+    tmp_path, schedule, saved, expected
+):
+    """As `enable_jit_checkpoint` writes it, if the probe is added to the trainer afterwards; the first one due too."""
     first = trainer_with(tmp_path, same=True)
 
     class Saves(TrainerCallback):
         def on_step_end(self, args, state, control, **rest):
-            if state.global_step in (2, 3):
+            if state.global_step in saved:
                 first._save_checkpoint(first.model, trial=None)
 
     first.add_callback(Saves())
-    reading(first, every(2)).train()
-    for step in (2, 3):
-        resumed = reading(trainer_with(tmp_path, same=True), every(2))
+    reading(first, schedule).train()
+    for step in saved:
+        resumed = reading(trainer_with(tmp_path, same=True), schedule)
         resumed.train(resume_from_checkpoint=str(tmp_path / f"checkpoint-{step}"))
-        assert [step for step, _ in logged(resumed)] == [0, 2, 4, 6]
-        assert_equal(dict(logged(resumed)), plain_loop(every(2), same=True))
+        assert [step for step, _ in logged(resumed)] == expected
+        assert_equal(dict(logged(resumed)), plain_loop(schedule, same=True))
+
+
+def test_a_probe_that_is_new_in_a_resumed_training_begins_after_the_checkpoint(tmp_path):
+    trainer_with(tmp_path, same=True, max_steps=2, save_strategy="steps", save_steps=2).train()
+    resumed = reading(trainer_with(tmp_path, same=True), every(2))
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    assert [step for step, _ in logged(resumed)] == [4, 6]
 
 
 def test_two_probes_stand_beside_each_other(tmp_path):

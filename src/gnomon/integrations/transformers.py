@@ -81,8 +81,8 @@ class ProbeCallback(TrainerCallback):
             histories = {name: [entry[name] for entry in read] for name in names}
             self.stop.load_state_dict({"steps": [entry["step"] for entry in read], "histories": histories})
         last = max((entry["step"] for entry in entries), default=-1)
-        # Without entries, no probe read the training that the checkpoint is of.
-        if last < state.global_step and (entries or state.global_step == 0):
+        # Without entries where some were due before, no probe read the training that the checkpoint is of.
+        if last < state.global_step and (entries or not self._probe.is_due(state.global_step - 1, since=-1)):
             self._read(state, control)
 
     def on_step_end(
