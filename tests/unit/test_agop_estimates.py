@@ -155,6 +155,15 @@ def test_it_is_exact_where_that_takes_no_more_products(outputs, passes):
     assert (float(found.error), int(found.passes)) == (0, passes)
 
 
+def test_sums_over_parts_keep_the_digits_and_the_range_that_their_dtype_lacks():
+    """Two samples a part, of 2,000 that are alike: in float32 their sum is 9e-6 off, or above the largest number."""
+    layer = torch.nn.Linear(2, 3, bias=False)
+    for size in (0.1, 1e18):
+        torch.nn.init.constant_(layer.weight, size)
+        found = gnomon.agop(JacobianOperator(layer, torch.ones(2000, 2), memory=1))
+        torch.testing.assert_close(found.value, gnomon.agop(layer.weight.detach()[None]), rtol=1.5e-7, atol=0)
+
+
 def test_an_accuracy_that_is_not_met_gives_the_estimate_its_error_and_a_warning():
     model, x = many_outputs()
     with pytest.warns(RuntimeWarning, match=r"agop: expected an error of at most 0.01 of the value, got up to 0\.\d+"):

@@ -94,7 +94,7 @@ def _estimated(jacobian: JacobianOperator, accuracy: Accuracy) -> Estimate:
         for part in jacobian.parts():
             matrix = in_single(part.jacobian())
             _checks.finite(jacobian=matrix)
-            total = total + _sum(matrix)
+            total = total + _sum(matrix).double()  # a 0-dimensional total does not promote it
         return total / samples
 
     if outputs <= FEW_OUTPUTS:
