@@ -110,11 +110,11 @@ def test_errors_follow_from_pairs_of_draws_and_the_spread_of_some_samples():
     whole, (first, rest) = products(jacobian), (products(part) for part in jacobian.split([SOME - 4, 12]))
     drawn = Drawn(len(jacobian))
     later = replace(rest, first=SOME - 4)
-    rows = torch.stack([whole.left(whole.normal(1 + k, 1)[:, 0]) for k in range(11)], 1)
-    scale = 2.0 ** math.floor(math.log2(rows[: SOME - 4, 0].abs().max()))
-    rows = rows / scale
+    drawn_rows = torch.stack([whole.left(whole.normal(1 + k, 1)[:, 0]) for k in range(11)], 1)
     for stop, pairs in ((5, [(0, 1), (2, 3)]), (11, [(0, 1), (2, 3), (5, 6), (7, 8), (9, 10)])):
         drawn.add(iter([first, later]), stop)
+        scale = 2.0 ** math.floor(math.log2(drawn_rows[:, :stop].abs().max()))
+        rows = drawn_rows / scale
         found = torch.stack(
             [
                 rows[:, a].square().sum(1) * rows[:, b].square().sum(1) + (rows[:, a] * rows[:, b]).sum(1).square()
@@ -204,7 +204,7 @@ def test_an_agop_beyond_the_dtypes_range_is_refused(outputs, dtype, size):
         gnomon.agop(JacobianOperator(model, x))
 
 
-@pytest.mark.parametrize("size", [2.0**150, 2.0**300, 2.0**500])
+@pytest.mark.parametrize("size", [2.0**-500, 2.0**-300, 2.0**150, 2.0**300, 2.0**500])
 @pytest.mark.parametrize("rtol", [0.05, 0.3])
 def test_errors_are_right_where_fourth_powers_of_products_are_beyond_the_dtype(size, rtol):
     """By powers of two, so that there is no rounding."""
@@ -214,6 +214,28 @@ def test_errors_are_right_where_fourth_powers_of_products_are_beyond_the_dtype(s
     for name in ("value", "error"):
         torch.testing.assert_close(getattr(large, name) / size / size, getattr(usual, name))
     assert large.passes == usual.passes
+
+
+@pytest.mark.parametrize("sizes", [(0.0, 2.0**-300), (2.0**-300, 1.0), (1.0, 2.0**-300), (2.0**-300, 2.0**300)])
+def test_errors_are_right_where_later_samples_have_far_larger_or_smaller_products(sizes):
+    """Beside the larger ones the others are 0."""
+    jacobian, largest = normal(12, 30, 4), max(sizes)
+    sums = Drawn(12), Drawn(12)
+    for drawn, (one, other) in zip(sums, (sizes, [float(size == largest) for size in sizes]), strict=True):
+        rest = replace(products(other * jacobian[5:]), first=5)
+        drawn.add(iter([products(one * jacobian[:5]), rest]), 12)
+    found, expected = sums
+    assert found.scale == largest * expected.scale
+    torch.testing.assert_close(found.mean(), expected.mean())
+    assert found.size() == pytest.approx(expected.size())
+    assert found.error() == pytest.approx(expected.error())
+
+
+def test_an_agop_below_the_dtypes_range_is_zero():
+    """As it is of a tensor."""
+    found = gnomon.agop(JacobianOperator(*wide(OUTPUTS, torch.float32, 1e-25)), rtol=0.3)
+    assert not found.value.any()
+    assert found.error == 0
 
 
 def test_a_probe_takes_products_where_nothing_looks_at_the_result():

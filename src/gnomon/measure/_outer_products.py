@@ -61,13 +61,14 @@ class Drawn:
     Attributes:
         samples: the number of samples.
         count: the number of vectors for each.
-        scale: a power of two; at least 1, as samples may come that have far larger products than the first.
+        scale: the power of two at or below the largest product so far.
     """
 
     def __init__(self, samples: int) -> None:
         self.samples, self.count, self.scale = samples, 0, torch.ones(())
-        self._sum = torch.zeros(())
-        self._variance = torch.zeros(2, dtype=torch.float64)
+        self._largest = torch.zeros(())
+        self._sum = self._variance = torch.zeros((), dtype=torch.float64)
+        self._pairs = 0
         self._spread = Spread()
 
     def add(self, parts: Iterator[Products], stop: int) -> None:
@@ -77,14 +78,13 @@ class Drawn:
             some, before = [], None
             for draw in range(self.count, stop):
                 rows = part.left(part.normal(1 + draw, 1)[:, 0].contiguous())
-                if not self._sum.ndim:
-                    self.scale = power_of_two(rows).clamp(min=1)
-                rows = rows / self.scale
-                self._sum = self._sum.to(rows.device) + (rows.mT @ rows).double()
+                shrunk = self._rescaled(rows)
+                now = rows / self.scale
+                self._sum = torch.addcmul((now.mT @ now).double(), self._sum.to(rows.device), shrunk.square())
+                self._variance = self._variance.to(rows.device) * shrunk**4
                 if before is not None:
-                    found = variances(before.double(), rows.double())
-                    pairs = torch.stack([torch.ones_like(found), found]).sum(1)
-                    self._variance = self._variance.to(rows.device) + pairs
+                    self._variance += variances((before / self.scale).double(), now.double()).sum()
+                    self._pairs += len(rows)
                 before = rows if before is None else None
                 if wanted:
                     some.append(rows[:wanted])
@@ -92,8 +92,16 @@ class Drawn:
                 kept.append(torch.stack(some, 1))
                 wanted -= len(kept[-1])
         if kept:
-            self._spread = spread(torch.cat(kept))
+            self._spread = spread(torch.cat(kept) / self.scale)
         self.count = stop
+
+    def _rescaled(self, rows: Float[Tensor, "n p"]) -> Float[Tensor, ""]:
+        """Takes these rows into the scale, and gives the last one over it: later products may be far larger."""
+        last = self.scale.to(rows)
+        self._largest = torch.maximum(self._largest.to(rows), rows.abs().amax())
+        self.scale = power_of_two(self._largest)
+        # It falls only where all were 0, whose scale is 1.
+        return (last / self.scale).clamp(max=1).double()
 
     def mean(self) -> Float[Tensor, "p p"]:
         """The estimate over the square of the scale, in float64."""
@@ -101,8 +109,7 @@ class Drawn:
 
     def noise(self) -> float:
         """The mean square error of that."""
-        pairs, variance = self._variance.tolist()
-        return variance / pairs / (self.samples * self.count)
+        return float(self._variance) / self._pairs / (self.samples * self.count)
 
     def error(self) -> float:
         """Half the width of its 95 % interval."""
