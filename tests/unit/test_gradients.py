@@ -232,22 +232,37 @@ def test_the_disparity_does_not_depend_on_the_unit_of_the_loss(unit):
     torch.testing.assert_close(unit * found, expected, rtol=1e-4, atol=0)
 
 
-def test_the_disparity_of_memorised_samples_keeps_its_digits():
-    """Labels lead by 40 to 60: in float64, 1 plus the other's probability is 1."""
-    layer, x, labels = (
-        nn.Linear(1, 2, bias=False).double(),
-        20 + 10 * torch.rand(40, 1).double(),
-        torch.zeros(40).long(),
-    )
+def memorised(lead, dtype):
+    """Two outputs, and 40 samples whose labels lead by `lead` to `lead + 20`."""
+    layer = nn.Linear(1, 2, bias=False, dtype=dtype)
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([[1.0], [-1.0]]))
+    return layer, lead / 2 + 10 * torch.rand(40, 1).to(dtype), torch.zeros(40).long()
+
+
+@pytest.mark.parametrize(
+    ("lead", "dtype", "rtol"),
+    [(40, torch.float64, 1e-7), (90, torch.float32, 1e-4), (200, torch.float32, 1e-4), (600, torch.float64, 1e-7)],
+)
+def test_the_disparity_of_memorised_samples_keeps_its_digits(lead, dtype, rtol):
+    """From 37 on 1 plus the other's probability is 1 in float64; from 88 on float32 has no digits of the losses."""
+    layer, x, labels = memorised(lead, dtype)
     found = gnomon.gradient_disparity(layer, x, labels, batches=2)
     rows = []
     for batch in torch.randperm(40, generator=torch.Generator().manual_seed(0)).split(20):
-        weight = layer.weight.detach().clone().requires_grad_()
-        losses = torch.log1p(torch.exp(x[batch] @ (weight[1] - weight[0])))
-        rows.append(torch.autograd.grad(losses.mean() / losses.std(), weight)[0])
-    torch.testing.assert_close(found.value, (rows[0] - rows[1]).norm())
+        weight = layer.weight.detach().double().requires_grad_()
+        losses = torch.log1p(torch.exp(x[batch].double() @ (weight[1] - weight[0])))
+        shares = losses / losses.detach().amax()
+        rows.append(torch.autograd.grad(shares.mean() / shares.std(), weight)[0])
+    torch.testing.assert_close(found.value, (rows[0] - rows[1]).norm().to(dtype), rtol=rtol, atol=0)
+
+
+@pytest.mark.bad_input
+def test_losses_whose_deviation_has_no_inverse_are_named():
+    """And not the network, for the gradient that would follow."""
+    layer, x, labels = memorised(720, torch.float64)
+    with pytest.raises(RangeError, match=r"\(loss\): expected a standard deviation of at least 2.2e-308 .*, got .*e-3"):
+        gnomon.gradient_disparity(layer, x, labels, batches=2)
 
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "mse"])

@@ -10,7 +10,7 @@ from gnomon import _checks
 from gnomon._precision import full_precision, outside_inference
 from gnomon.autodiff import chunk_size, loss_gradient, scale_of_sum, trainable
 from gnomon.errors import RangeError
-from gnomon.linalg import Estimate, scaled
+from gnomon.linalg import Estimate, largest
 from gnomon.measure._jackknife import half_width
 from gnomon.measure._losses import Loss, scaled_sum, single_losses
 from gnomon.measure._parameters import alike
@@ -65,7 +65,8 @@ def gradient_disparity(
         ShapeError: if the outputs are not (n, c), or labels and loss do not match them.
         EmptyError: if there are no samples.
         RangeError: at NaN or infinity, in outputs, loss and gradients too; at labels that are not classes, and at
-            settings out of range; if there are too few samples, or if all losses of a batch to be rescaled are equal.
+            settings out of range; if there are too few samples, or if all losses of a batch to be rescaled are equal,
+            or differ by less than the dtype's smallest normal number: float64's for a loss by name.
         UnsupportedModuleError: if in training mode BatchNorm mixes the samples or Dropout draws random numbers, or if
             nothing is trainable.
     Cost: a forward and a backward pass over the batches, and O(s p) memory.
@@ -108,13 +109,20 @@ def gradient_disparity(
 
 def _rescaled(loss: Loss, logits: Float[Tensor, "n c"], labels: Real[Tensor, "n *y"]) -> Float[Tensor, ""]:
     """The scaled sum over the standard deviation."""
-    losses = single_losses(loss, logits, labels)
+    # A loss by name in float64, as single precision has no digits of losses below 1e-38.
+    named = isinstance(loss, str) and logits.device.type != "mps"  # which has no float64
+    losses = single_losses(loss, logits.double() if named else logits, labels)
     # Over the largest, since the derivative divides by the square of the deviation.
-    shares = scaled(losses)
+    size = largest(losses)
+    shares = losses / size
     spread = shares.std()
     if not spread > 0:
         got = f"a batch where all are {float(losses.detach()[0]):.3g}"
         raise RangeError("loss", "losses that differ within each batch", got, "Compare it with rescaled=False.")
+    least, deviation = torch.finfo(losses.dtype).tiny, spread.detach() * size
+    if deviation < least:  # whose inverse is infinite
+        expected, got = f"a standard deviation of at least {least:.2g} within each batch", f"{float(deviation):.2g}"
+        raise RangeError("loss", expected, got, "Compare it with rescaled=False.")
     return shares.sum() / spread / scale_of_sum(len(losses))
 
 
