@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from gnomon import (
     ClassMoments,
@@ -87,6 +88,51 @@ def test_nearest_mean_is_the_plain_loop(offset, dtype):
     agrees = torch.nn.functional.one_hot(nearest, K).to(dtype)
     images = features.to(dtype).view(200, 2, 3)
     torch.testing.assert_close(nearest_mean_disagreement(images, agrees, moments), torch.zeros(200, dtype=dtype))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_of_equally_near_means_the_first_is_the_nearest(seed):
+    """Of small integers, to which 2^40 is added at some classes: many ties, and whole numbers for distances."""
+    generator = torch.Generator().manual_seed(seed)
+    means = torch.randint(-1, 2, (9, 2), generator=generator) + 2**40 * torch.randint(0, 2, (9, 1), generator=generator)
+    features = means.repeat(20, 1) + torch.randint(-1, 2, (180, 2), generator=generator)
+    distances = [[math.dist(row, mean) for mean in means.tolist()] for row in features.tolist()]
+    nearest = torch.tensor([row.index(min(row)) for row in distances])
+    moments = class_moments(means.double(), torch.arange(9), 9)
+    logits = torch.nn.functional.one_hot(nearest, 9).double()
+    assert not nearest_mean_disagreement(features.double(), logits, moments).any()
+
+
+def test_of_two_equally_near_means_the_first_is_the_nearest_beside_one_hardly_farther():
+    """With the third as the origin, rounding tells the two apart; with one of them, mirrored, it does not."""
+    for angle in normal(200, 2).tolist():
+        (a, b), far = (math.sin(angle[0]), math.cos(angle[0])), 1 + 3e-15
+        third = [far * math.sin(angle[1]), far * math.cos(angle[1])]
+        means = torch.tensor([third, [a, b], [a, -b]], dtype=torch.float64)
+        moments = class_moments(means, torch.arange(3), 3)
+        assert nearest_mean_disagreement(0 * means, torch.eye(3)[[2, 2, 2]].double(), moments).all()
+
+
+class Operations(TorchDispatchMode):
+    """Counts them."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_ties_take_no_step_for_each_class():
+    """Zero is equally near to all means, of which the first is the nearest so far and stays it."""
+    counts = []
+    for k in (30, 300):
+        moments = class_moments(torch.eye(k).double(), torch.arange(k), k)
+        with Operations() as operations:
+            found = nearest_mean_disagreement(torch.zeros(40, k).double(), torch.zeros(40, k).double(), moments)
+        assert not found.any()
+        counts.append(operations.count)
+    assert counts[0] == counts[1]
 
 
 @pytest.mark.parametrize("apart", [1e-2, 1e-4])
