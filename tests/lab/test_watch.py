@@ -444,6 +444,17 @@ def test_the_list_shows_all_of_a_long_name_on_a_phone(shown):
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.browser
+def test_paper_shows_the_charts_that_were_never_scrolled_to(shown):
+    """They were blank: only what was seen was drawn."""
+    page = shown(run=[line(k, **{f"quantity_{place}": k for place in range(40)}) for k in range(9)])
+    told = "canvases => canvases.filter(canvas => (canvas.getAttribute('aria-label') ?? '').endsWith('run 8')).length"
+    assert page.locator("section canvas").evaluate_all(told) < 40
+    page.evaluate("addEventListener('beforeprint', () => { window.before = node('quantities').innerHTML; })")
+    page.pdf()
+    assert page.evaluate("window.before").count("run 8") == 40
+
+
 def until_drawn(page, words):
     """Lets the page's frames pass until its canvas says so."""
     for _ in range(200):

@@ -219,17 +219,21 @@ const seen = new IntersectionObserver((entries) => {
   }
 }, { rootMargin: "200px" });
 
+function drawAll(canvases) {
+  const logX = logSteps(), axes = new Map();
+  const [low, high] = span(shown().flatMap((run) => [run.steps.find((step) => !logX || step > 0), run.steps.at(-1)]), logX);
+  const across = low <= high ? axis(low, high, logX, 0.02) : null;
+  for (const each of canvases) {
+    if (!axes.has(each.chart)) axes.set(each.chart, axisOf(each.chart, logX));
+    draw(each, shown(), highlighted, across, axes.get(each.chart));
+  }
+}
+
 function later(canvas) {
   if (!waiting.size) requestAnimationFrame(() => {
-    const canvases = [...waiting], logX = logSteps();
+    const canvases = [...waiting];
     waiting.clear();
-    const [low, high] = span(shown().flatMap((run) => [run.steps.find((step) => !logX || step > 0), run.steps.at(-1)]), logX);
-    const across = low <= high ? axis(low, high, logX, 0.02) : null;
-    const axes = new Map();
-    for (const each of canvases) {
-      if (!axes.has(each.chart)) axes.set(each.chart, axisOf(each.chart, logX));
-      draw(each, shown(), highlighted, across, axes.get(each.chart));
-    }
+    drawAll(canvases);
   });
   waiting.add(canvas);
 }
@@ -274,6 +278,8 @@ node("search").oninput = () => { search(); redraw(); };
 node("scale").onchange = redraw;
 dark.addEventListener("change", () => { swatches(); redraw(); });
 addEventListener("resize", redraw);
+// Paper shows what was never scrolled to, and waits for no frame.
+addEventListener("beforeprint", () => drawAll([...charts.values()].flatMap((chart) => [...chart.panels.values()])));
 if (follows) {
   heard = Date.now();
   ask();
