@@ -2,15 +2,27 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from gnomon import Probe, accuracy, every, jacobian_norm, verdict
-from gnomon_lab.figures import Curves, Line, Mark, Panel
+from gnomon_lab.figures import (
+    Curves,
+    ImageFrame,
+    ImageRow,
+    ImageSlider,
+    Line,
+    Mark,
+    Panel,
+    Points,
+    Scatter,
+    ScatterPanel,
+)
 from gnomon_lab.papers.own.anatomy import EXPERIMENT
 from gnomon_lab.report.build import build
 from gnomon_lab.report.cost import cost
-from gnomon_lab.report.over_seeds import build_over_seeds, together
+from gnomon_lab.report.over_seeds import build_over_seeds, left_out, together
 from gnomon_lab.report.spread import over, spread
 from gnomon_lab.report.worth import UNREAD, by_arms, in_details, in_sight, sentences
 from gnomon_lab.runs import Run, open_run
@@ -87,7 +99,10 @@ def finished(root, seed, late):
 
 def test_what_differs_between_the_seeds_is_not_said_of_all():
     def figures(step, lines):
-        title, caption = f"grokked at step {step}", f"As trained. It groks at step {step}, of 1.5 s. Means."
+        title, caption = (
+            f"grokked at step {step}",
+            f"As trained. It groks at step {step}, of 1.5 s. The mark: 99 %. Means.",
+        )
         panel = Panel("loss", "", lines, (Mark("grokked", step),), (0.0, 1.0))
         return [Curves("curves", title, caption, "step", (panel,))]
 
@@ -100,6 +115,25 @@ def test_what_differs_between_the_seeds_is_not_said_of_all():
         Panel("loss", "", (Line("a", (1, 2), (0.5, 0.25)), Line("a", (1, 2), (0.75, 0.5))), (), (0.0, 1.0)),
     )
     assert together([first, []]) == []
+
+
+def test_marks_are_spoken_of_where_they_are():
+    panel = Panel("loss", "", (Line("loss", (1.0,), (2.0,)),))
+    (curves,) = together([[Curves("curves", "curves", "Classes lie in a mark's place.", "step", (panel,))]] * 2)
+    assert curves.caption == "A line for each of 2 seeds. Classes lie in a mark's place."
+
+
+def test_a_page_over_seeds_says_where_the_figures_are_that_it_has_not():
+    """Its introduction spoke of films that it did not show."""
+    curves = Curves("curves", "", "", "step", (Panel("loss", "", (Line("loss", (1.0,), (2.0,)),)),))
+    film = ImageSlider("film", "", "", (ImageFrame("step 1", (ImageRow("digits", np.ones((1, 2, 2))),)),))
+    points = Scatter("points", "", "", (ScatterPanel("", "", "", (Points("", (1.0,), (1.0,)),)),))
+    shown = together([[curves]] * 2)
+    assert left_out([curves], shown) == ""
+    assert left_out([curves, film], shown) == "Films are on each seed's own page: `gnomon report RUN`."
+    said = "Films and other figures are on each seed's own page: `gnomon report RUN`."
+    assert left_out([film, points, curves], shown) == said
+    assert left_out([curves, points], shown) == said.replace("Films and o", "O")
 
 
 @pytest.mark.parametrize(
@@ -171,6 +205,7 @@ def test_a_page_shows_all_seeds_of_its_setting(tmp_path):
     steps = [line.x for panel in EXPERIMENT.figures(runs[0].records())[1].panels for line in panel.lines]
     (together_,) = together([EXPERIMENT.figures(run.records()) for run in runs])
     assert sum(len(panel.lines) for panel in together_.panels) == 2 * len(steps)
+    assert "Other figures are on each seed&#39;s own page: `gnomon report RUN`." in page
     assert "The table shows their mean and, in brackets, the lowest and the highest." in page
     own = replace(EXPERIMENT, table_over_seeds=lambda seeds: (("", "seeds"), [("all", f"{len(seeds)} at once")]))
     joint = build_over_seeds(own, runs).read_text()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gnomon_lab.experiment import Experiment
-from gnomon_lab.figures import Curves, Figure, Panel
+from gnomon_lab.figures import Curves, Figure, ImageSlider, Panel, RegionMap, Space
 from gnomon_lab.report.build import published
 from gnomon_lab.report.page import Report, Table
 from gnomon_lab.report.setting import setting
@@ -34,13 +34,15 @@ def build_over_seeds(experiment: Experiment[Settings], runs: Sequence[Found]) ->
         columns, rows = experiment.table_over_seeds(seeds)
         table = Table(columns, tuple(rows))
         note = "The table is over all of them."
+    figures = figures_over_seeds(experiment, seeds)
+    elsewhere = left_out(experiment.figures(seeds[0]), figures)
     page = Report(
         title=f"{beginning(runs)}{experiment.entry.shows}",
         summary=f"{len(runs)} runs that differ in the seed alone ({setting(experiment, first)}). {note}",
-        introduction=experiment.introduction.strip(),
+        introduction=f"{experiment.introduction.strip()}\n\n{elsewhere}".strip(),
         table=table,
         claims=tuple(experiment.claims(seeds)) if first.has_one_of(experiment.settings) else (),
-        figures=figures_over_seeds(experiment, seeds),
+        figures=figures,
         details={
             "configuration": first.config,
             "each run": {
@@ -62,6 +64,15 @@ def figures_over_seeds(experiment: Experiment[Settings], seeds: Seeds) -> tuple[
     """The figures of the page over the records of several seeds."""
     drawn = [experiment.figures(records) for records in seeds]
     return (*experiment.figures_over_seeds(seeds), *together(drawn))
+
+
+def left_out(of_one: Sequence[Figure], shown: Sequence[Figure]) -> str:
+    """Where the figures are that the page of one seed has, and that over several has not; empty if there are none."""
+    names = {figure.name for figure in shown}
+    others = [figure for figure in of_one if _over_seeds(figure.name) not in names]
+    films = [figure for figure in others if isinstance(figure, ImageSlider | RegionMap | Space)]
+    what = " and ".join(["films"] * bool(films) + ["other figures"] * (len(films) < len(others)))
+    return f"{what.capitalize()} are on each seed's own page: `gnomon report RUN`." if others else ""
 
 
 def beginning(runs: Sequence[Found]) -> str:
@@ -87,15 +98,23 @@ def together(by_seed: Sequence[Sequence[Figure]]) -> list[Curves]:
         title = curves[0].title if len({figure.title for figure in curves}) == 1 else name
         marked = any(panel.marks for figure in curves for panel in figure.panels)
         what = f"A line for each of {len(curves)} seeds{', without the marks' if marked else ''}."
-        caption = " ".join((what, *_common(curves)))
-        drawn.append(replace(curves[0], name=f"{name}-seeds", title=title, caption=caption, panels=panels))
+        caption = " ".join((what, *_common(curves, marked)))
+        drawn.append(replace(curves[0], name=_over_seeds(name), title=title, caption=caption, panels=panels))
     return drawn
 
 
-def _common(curves: Sequence[Curves]) -> Iterator[str]:
-    """The sentences that all captions have."""
+def _over_seeds(name: str) -> str:
+    """What the figure of that name is called over several seeds."""
+    return f"{name}-seeds"
+
+
+def _common(curves: Sequence[Curves], marked: bool) -> Iterator[str]:
+    """The sentences that all captions have; where marks were left out, without those about them."""
     first, *others = (re.split(r"(?<=\.) ", figure.caption) for figure in curves)
-    return (sentence for sentence in first if all(sentence in other for other in others))
+    for sentence in first:
+        about_marks = marked and re.search(r"\bmarks?\b", sentence, re.IGNORECASE)
+        if not about_marks and all(sentence in other for other in others):
+            yield sentence
 
 
 def _panel(panels: Sequence[Panel]) -> Panel:

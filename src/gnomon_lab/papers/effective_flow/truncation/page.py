@@ -98,8 +98,8 @@ def curves(records: Sequence[Record], width: str) -> Curves:
     return Curves(
         f"flow-{width}",
         f"Distance, truncation, loss and turning: Q = {width}",
-        "Two clusters with their maps, in three settings. The moments of collapse are those in the small unit. By the "
-        "theory the distance falls from there on with e^-s, the loss with its square, and R stands still.",
+        "Two clusters with their maps, in three settings. The marks: when each collapses in the small unit. By the "
+        "theory the distance falls from its collapse on with e^-s, the loss with its square, and R stands still.",
         "s",
         (
             Panel("Distance of -β from the target, of that at the start", "share",
