@@ -19,6 +19,8 @@ from gnomon_lab.figures import (
     Panel,
     Points,
     Polylines,
+    RegionFrame,
+    RegionMap,
     Scatter,
     ScatterPanel,
     Space,
@@ -435,6 +437,41 @@ def test_panels_fit_a_phone_and_are_whole_again_where_there_is_room(opened):
     assert page.evaluate(layouts)[2][1] > left
     assert page.evaluate(layouts)[2][2] < height
     assert steps.locator(".x2tick text").all_text_contents()[-1] == "10,000"
+
+
+def wordy():
+    """A map whose classes, moments and lines have long names, and curves of which two names begin alike."""
+    square = np.array([[0.0, 0.0], [4.0, 0.0], [4.0, 4.0]])
+    names = [f"small unit, as proposition 4.2 wants it: {which} cluster" for which in ("first", "second")]
+    ways = tuple(Polylines(name, (square,), colour) for colour, name in enumerate(names))
+    frames = tuple(RegionFrame(f"s = {k}.000: 75 + 62 to go", (square,) * 3, np.arange(3), ways) for k in range(3))
+    classes = ("untruncated", "truncated in part", "truncated")
+    panel = Panel("p", "y", tuple(Line(way.label, (1.0, 2.0), (0.0, 1.0), colour=k) for k, way in enumerate(ways)))
+    return (
+        RegionMap("map", "Map", "", "x", "y", "a point here is", frames, classes=classes),
+        Curves("curves", "Curves", "", "step", (panel,)),
+    )
+
+
+@pytest.mark.browser
+def test_a_phone_shows_all_of_every_name(opened):
+    """Names that begin alike became the same, those below the bar overprinted, and the moment was cut."""
+    page = opened(dataclasses.replace(example(), figures=wordy()), 390)
+    right = page.locator(".plot").first.evaluate("plot => plot.getBoundingClientRect().right")
+    for words in page.locator(".legendtext, .slider-label, .cbaxis text").all():
+        box = words.bounding_box()
+        assert 0 <= box["x"] < box["x"] + box["width"] <= right, words.text_content()
+    boxes = page.locator(".cbaxis text").evaluate_all("all => all.map(e => e.getBoundingClientRect().toJSON())")
+    assert len(boxes) == 3
+    assert not any(_overlap(a, b) for i, a in enumerate(boxes) for b in boxes[:i])
+    for figure in page.locator("figure").all():
+        legend, title = (figure.locator(of).first.bounding_box() for of in (".legend .scrollbox", ".annotation"))
+        assert legend["y"] + legend["height"] <= title["y"] + 1
+    lines = page.locator(".legendtext").first.locator("tspan")
+    assert lines.count() == 2
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.wait_for_function("() => !document.querySelector('.legendtext tspan')")
+    assert page.locator(".slider-label").first.evaluate("label => getComputedStyle(label).fontSize") == "18px"
 
 
 @pytest.mark.browser

@@ -2,7 +2,8 @@
 // Draws every figure of the page at the width there is and in the reader's colours, and again when either changes.
 (() => {
   const NARROW = 560;
-  const LINE = 18;  // the height of a line of a panel's title (pixels)
+  const LINE = 18;  // the height of a line of a panel's title, or of a name in the legend (pixels)
+  const SWATCH = 45;  // what plotly adds to a name in the legend (pixels)
   const FILM = 6000;  // how long all frames take to play (ms)
   const BRIGHTER = { "#0072b2": "#3d94d6" };  // on a dark ground
   const pen = document.createElement("canvas").getContext("2d");
@@ -54,16 +55,24 @@
     return escaped(letters.join("").trimEnd()) + "…";
   }
 
-  // A panel's title in lines.
-  function broken(title, room, font) {
+  // Words in lines of at most that many pixels.
+  function inLines(words, room, font, weight) {
     const lines = [];
-    for (const word of title.slice("<b>".length, -"</b>".length).split(" ")) {
+    for (const word of words.split(" ")) {
       const longer = `${lines.at(-1)} ${word}`;
-      if (lines.length && measured(plain(longer), font, "bold") <= room) lines[lines.length - 1] = longer;
+      if (lines.length && measured(plain(longer), font, weight) <= room) lines[lines.length - 1] = longer;
       else lines.push(word);
     }
-    return `<b>${lines.join("<br>")}</b>`;
+    return lines.join("<br>");
   }
+
+  // A panel's title in lines.
+  function broken(title, room, font) {
+    return `<b>${inLines(title.slice("<b>".length, -"</b>".length), room, font, "bold")}</b>`;
+  }
+
+  // The names in the legend, in lines where the figure has no room for them: cut off, two of them may be the same.
+  const fitNames = (names, { font }, width) => names.map((name) => inLines(name, width - SWATCH - 8, font));
 
   // The words of all annotations, titles in lines, each of which moves its panel, and all that is below it, down.
   function fitTitles({ annotations, font, meta, ...whole }, width) {
@@ -106,11 +115,22 @@
     return { change, plot };
   }
 
+  // A slider on a phone: the moment shown is smaller and further left, or its end would be cut.
+  function fitSlider({ sliders, margin }, width) {
+    if (!sliders) return {};
+    const [{ pad, currentvalue }] = sliders, narrow = width < NARROW;
+    return {
+      "sliders[0].currentvalue.font.size": narrow ? 13 : currentvalue.font.size,
+      "sliders[0].pad.l": narrow ? Math.max(8, pad.l - margin.l) : pad.l,
+      "sliders[0].pad.r": narrow ? Math.max(8, pad.r - margin.r) : pad.r,
+    };
+  }
+
   // Sizes follow the width; heights of panels stay in pixels, images and maps keep their shape. `whole` is the layout
-  // as it was before anything was fitted.
-  function fit(layout, whole, width) {
+  // as it was before anything was fitted, and `names` are those of the traces.
+  function fit(layout, whole, names, width) {
     const { meta, margin } = whole;
-    const change = { width };
+    const change = { width, ...fitSlider(whole, width) };
     if (meta.kind === "images") {
       const tops = rowTops(layout, width), cell = (width - margin.l - margin.r) / meta.cells;
       const deep = tops.at(-1) + meta.image_height;
@@ -123,9 +143,14 @@
       const abreast = Math.max(1, Math.min(meta.entries, Math.floor(room / meta.entry_px)));
       const rows = Math.ceil(meta.entries / abreast);
       const columns = Math.ceil(meta.entries / rows);
-      const top = rows * meta.row_px + 8;
+      const more = fitNames(names, whole, width).reduce((sum, name) => sum + name.split("<br>").length - 1, 0);
+      const top = rows * meta.row_px + LINE * more + 8;
       change["margin.t"] = top;
-      change["legend.entrywidth"] = Math.max(meta.entry_px, Math.floor(room / (columns + 1)) + 1) - 45;  // plotly adds 45
+      change["legend.entrywidth"] = Math.max(meta.entry_px, Math.floor(room / (columns + 1)) + 1) - SWATCH;
+      if (whole.coloraxis) {
+        change["coloraxis.colorbar.len"] = width < NARROW ? 1 : whole.coloraxis.colorbar.len;
+        change["coloraxis.colorbar.tickfont.size"] = width < NARROW ? 11 : whole.font.size;
+      }
       if ("aspect" in meta) {  // maps and space keep their shape
         const plot = Math.min(meta.tallest_px, Math.round(room * meta.aspect)), stacked = meta.title_px + plot;
         change.height = top + stacked + margin.b;
@@ -231,13 +256,17 @@
     const width = () => (printing() ? PRINTED : Math.floor(plot.clientWidth));
     let drawn = width();
     const whole = structuredClone(figure.layout);
-    put(figure.layout, fit(figure.layout, whole, drawn));
+    const inLegend = ({ showlegend }) => figure.layout.legend && showlegend !== false;
+    const names = figure.data.map((trace) => (inLegend(trace) && trace.name) || "");
+    const named = names.flatMap((name, i) => (name ? [i] : []));
+    put(figure.layout, fit(figure.layout, whole, names, drawn));
     put(figure.layout, colours(figure.layout));
     if (coarse.matches) figure.layout.dragmode = false;  // a finger on a chart scrolls the page; space has its own
     if (figure.layout.scene && drawn < NARROW) stepBack(figure.layout.scene.camera);
     const images = figure.layout.meta.kind === "images";
     const place = () => (images ? { y0: rowTops(figure.layout, drawn) } : {});
     if (images) figure.data.forEach((trace, i) => { trace.y0 = place().y0[i]; });
+    fitNames(names, whole, drawn).forEach((name, i) => { if (name) figure.data[i].name = name; });
     for (const i of lines) figure.data[i].line.color = tint(figure.data[i].line.color);
     for (const i of rims) figure.data[i].marker.line.color = figure.layout.paper_bgcolor;
     figure.config = { displaylogo: false, displayModeBar: false, plotlyServerURL: "", showSendToCloud: false };
@@ -247,7 +276,9 @@
     const resize = () => {
       if (width() === drawn || width() === 0) return;
       drawn = width();
-      Plotly.update(plot, place(), fit(plot.layout, whole, drawn));
+      const change = fit(plot.layout, whole, names, drawn);
+      if (!named.length) Plotly.update(plot, place(), change);
+      else Plotly.update(plot, { name: named.map((i) => fitNames(names, whole, drawn)[i]) }, change, named);
     };
     const recolour = () => {
       if (lines.length) Plotly.update(plot, tints(), colours(plot.layout), lines);
