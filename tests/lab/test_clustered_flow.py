@@ -7,7 +7,7 @@ import torch
 
 from gnomon.errors import ConvergenceError, RangeError
 from gnomon_lab.papers.effective_flow.clustered_flow import run as clustered_flow
-from gnomon_lab.papers.effective_flow.clustered_flow.page import ARMS, claims, figures, summary, table
+from gnomon_lab.papers.effective_flow.clustered_flow.page import ARMS, claims, curves, figures, summary, table
 from gnomon_lab.papers.effective_flow.clustered_flow.run import Config, integrated, powers_of_ten, problem, run
 from tests.lab.resuming import resumed
 
@@ -46,6 +46,15 @@ def test_table_summary_and_figures():
     assert [line.label for line in ways.lines] == ["rate 4", "integrated, points", "rate 0.5", "integrated, points"]
     assert ways.lines[0].x == (1.0,), "below the floor in the end"
     assert agreement.lines[0].y == (1e-12,)
+
+
+def test_no_two_entries_of_the_legend_look_alike():
+    records = [record | {"rates": [4, 3, 2, 1, 0.6, 0.5]} for record in made_up() if record["arm"] == "digits"]
+    for record in records:
+        record |= {name: record[name][:1] * 6 for name in ("solved", "integrated") if name in record}
+    digits = curves(records)
+    looks = {line.label: (line.colour, line.dashed) for panel in digits.panels for line in panel.lines}
+    assert len(looks) == len(set(looks.values())) == 9
 
 
 def test_claims_hold_for_what_the_errata_leave():

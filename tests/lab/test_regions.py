@@ -113,6 +113,8 @@ def test_figures_show_the_slices():
     assert classes.frames[0].values.tolist() == [0, 3]
     assert [frame.label for frame in others(made_up()).frames] == ["digits 0", "digits 1"]
     assert [mark.label for mark in curves(made_up()).panels[0].marks] == ["memorised, step 10", "generalised, step 40"]
+    looks = {line.label: line.colour for panel in curves(made_up()).panels for line in panel.lines}
+    assert len(looks) == len(set(looks.values())) == 3
     assert len(figures(made_up())) == 6
     assert maps(made_up(train=(0.1,) * 4))[0].beside is None
 

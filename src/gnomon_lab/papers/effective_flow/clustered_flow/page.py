@@ -18,6 +18,8 @@ SHOWN, SETTLED = 6, 40.0
 """Number of recorded directions, from the fastest to the slowest, which is solved up to time 40 over its rate."""
 FLOOR = 1e-14
 """Smaller values are drawn as this, on logarithmic axes."""
+RATES, POINTS, LESS = (1, 2, 3, 4, 5, 7), 6, 8
+"""Places in the palette: of a line for each direction shown, of the points, and of the difference."""
 SOURCE = "Chen, arXiv:2501.07400, "
 CORRECTED = SOURCE + "as corrected in docs/errata.md, "
 
@@ -73,19 +75,19 @@ def curves(arm: Arm) -> Curves:
     seen = [record for record in later if "loss" in record]
     times = tuple(record["time"] for record in later)
     loss = [Line("solved", times, tuple(record["solved_loss"] for record in later))]
-    loss += [Line("integrated, points", (r["time"],), (r["loss"],), colour=SHOWN) for r in seen[::2]]
+    loss += [Line("integrated, points", (r["time"],), (r["loss"],), colour=POINTS) for r in seen[::2]]
     ways = []
     for place, rate in enumerate(first["rates"]):
         shown = [record for record in later if record["solved"][place] > FLOOR]
         x, y = (record["time"] for record in shown), (record["solved"][place] for record in shown)
-        ways.append(Line(f"rate {rate:.2g}", tuple(x), tuple(y), colour=place))
+        ways.append(Line(f"rate {rate:.2g}", tuple(x), tuple(y), colour=RATES[place]))
         ways += [
-            Line("integrated, points", (r["time"],), (r["integrated"][place],), colour=SHOWN)
+            Line("integrated, points", (r["time"],), (r["integrated"][place],), colour=POINTS)
             for r in seen[::2]
             if r["integrated"][place] > AGREES
         ]
     agreement = tuple(max(record["off"], FLOOR) for record in seen)
-    compared = Line("solved less integrated", tuple(record["time"] for record in seen), agreement)
+    compared = Line("solved less integrated", tuple(record["time"] for record in seen), agreement, colour=LESS)
     return Curves(
         first["arm"],
         f"Each direction goes at its own rate: {ARMS[first['arm']]}",

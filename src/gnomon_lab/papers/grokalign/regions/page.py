@@ -5,10 +5,21 @@ from itertools import starmap
 
 import numpy as np
 
-from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Mark, Panel, RegionFrame, RegionMap
-from gnomon_lab.papers._shared import ALIGNMENT, NORM, SEEN, UNSEEN, lines
+from gnomon_lab.figures import (
+    Curves,
+    Figure,
+    ImageFrame,
+    ImageRow,
+    ImageSlider,
+    Line,
+    Mark,
+    Panel,
+    RegionFrame,
+    RegionMap,
+)
+from gnomon_lab.papers._shared import ALIGNMENT, NORM, SEEN, UNSEEN
 from gnomon_lab.papers.grokalign.regions.slices import frame
-from gnomon_lab.runs import Cells, Claim, Record, Seeds, last, settled_at
+from gnomon_lab.runs import Cells, Claim, Record, Seeds, last, series, settled_at
 
 ARM = "GrokAlign"
 BEND, OPERATOR = "‖A - c xᵀ‖ / ‖A‖", "‖A‖, outputs per input"
@@ -119,14 +130,18 @@ def images(records: Sequence[Record]) -> ImageSlider:
 def curves(records: Sequence[Record]) -> Curves:
     """Accuracies and geometry against steps, with memorisation and generalisation marked."""
     marks = tuple(Mark(f"{name}, step {record['step']:,}", record["step"]) for name, record in moments(records)[1:])
-    digits, some = {ARM: "training digits"}, {ARM: f"the first {NEAR} of them"}
-    known = lines(records, digits, SEEN, dashed=True) + lines(records, {ARM: "unseen digits"}, UNSEEN)
+
+    def line(label: str, name: str, colour: int, *, dashed: bool = False) -> Line:
+        return Line(label, *series(records, ARM, name), dashed, colour)
+
+    digits = "training digits"
+    known = (line(digits, SEEN, 0, dashed=True), line("unseen digits", UNSEEN, 1))
     panels = (
         Panel("Accuracy", "share correct", known, marks, (0.0, 1.05)),
-        Panel(BEND + ", median", "0 is flat", lines(records, digits, "bend.median"), marks),
-        Panel("Centroid alignment, mean", "cosine", lines(records, digits, ALIGNMENT), marks),
+        Panel(BEND + ", median", "0 is flat", (line(digits, "bend.median", 0),), marks),
+        Panel("Centroid alignment, mean", "cosine", (line(digits, ALIGNMENT, 0),), marks),
         Panel("From a digit to the boundary of its region, mean", "distance between inputs",
-              lines(records, some, "near/boundary_distance"), marks),
+              (line(f"the first {NEAR} of them", "near/boundary_distance", 2),), marks),
     )  # fmt: skip
     caption = "A is the Jacobian at a training digit x, that is the operator of its region, and c the best for it."
     return Curves("curves", "Accuracy, and how flat the regions are", caption, "step (a pass over all batches)", panels)
