@@ -116,7 +116,8 @@ def curves(records: Sequence[Record], name: str) -> Curves:
         name,
         f"From the effective flow to training: {name}",
         "Each descent differs from the one before it in the legend in one thing; all start from one network. By "
-        f"the theory the first two lie on each other; what is nearer to the flow than {NEAR:g} is drawn there.",
+        f"the theory the first two lie on each other. Losses and spreads below {NONE:g} are drawn there, and so are "
+        f"the cumulative biases' distances from the flow's below {NEAR:g}.",
         "s, time of gradient flow: step size times steps",
         (
             panel("Standard loss", "loss", lambda r: r["loss"], NONE),
