@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from matplotlib.ticker import MaxNLocator
 from torch import nn
 
 from gnomon import GrokAlign
@@ -24,6 +25,7 @@ from gnomon_lab.papers.grokalign.xor import (
     summary,
     table,
 )
+from gnomon_lab.report.drawing._layout import Y_TICKS
 from tests.lab.resuming import resumed
 
 STEPS = (0, 5, 20, 40, 80, 100)
@@ -106,6 +108,9 @@ def test_table_summary_and_figures_tell_the_stages():
     assert [mark.label for mark in base.panels[0].marks] == marks
     assert [panel.title for panel in ours.panels] == ["Accuracy", "Centroid alignment", "Centroid norm"]
     assert len(ours.panels[0].lines) == 7
+    low, high = ours.panels[0].y_range
+    assert 1.0 in MaxNLocator(Y_TICKS).tick_values(low, high).round(9), "it had a number at 1.05 and none at 1"
+    assert "noise of 5 standard deviations, 0.2 to 1.0, on" in ours.caption
 
 
 def test_right_is_the_sign():

@@ -184,11 +184,12 @@ def curves(records: Sequence[Record], arm: str) -> Curves:
     return Curves(
         arm.replace(" ", "-"),
         f"Memorised, generalised, robust: {arm}",
-        "Unseen points also with Gaussian noise of five deviations on all coordinates but the first two. "
+        f"Unseen points also with Gaussian noise of {len(NOISES)} standard deviations, {NOISES[0]} to {NOISES[-1]}, on "
+        "all coordinates but the first two. "
         f"A stage is reached where its accuracy stays at {LEVEL:.0%} or above. Alignment is times the label.",
         "step",
         (
-            Panel("Accuracy", "share correct", known + shaken, marks, (0.4, 1.05)),
+            Panel("Accuracy", "share correct", known + shaken, marks, (0.2, 1.05)),
             Panel("Centroid alignment", "cosine", both("alignment"), marks),
             Panel("Centroid norm", "outputs per input", both("norm"), marks),
         ),
