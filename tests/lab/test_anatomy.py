@@ -195,7 +195,7 @@ def test_table_summary_and_figures_say_when():
     assert len({*columns}) == len(columns)
     assert rows[0] == ("Zero training error", "", "", "3", "", "3")
     assert rows[2] == ("Test accuracy", "1", "9", "30", "9", "30")
-    assert rows[8] == ("Effective rank of their AGOP", "5", "5", "no change", "5", "no change")
+    assert rows[8] == ("Effective rank of the Jacobians' AGOP", "5", "5", "no change", "5", "no change")
     assert summary(records).startswith("With weight decay: zero training error at step 3, the centroids' alignment")
     still = made_up(**{"jacobians/centroid_alignment": (0.5,) * 6, "train/accuracy": (0.1, 0.5, 0.9, 0.9, 0.9, 0.9)})
     assert "zero training error never, the centroids' alignment done never, the test accuracy done at step 30" in (
@@ -204,7 +204,7 @@ def test_table_summary_and_figures_say_when():
     _, curves = figures(records)
     dots = {panel.title: [line for line in panel.lines if len(line.x) == 1] for panel in curves.panels}
     assert [line.x for line in dots["Test accuracy"]] == [(30,), (30,)]
-    assert dots["Effective rank of their AGOP"] == []
+    assert dots["Effective rank of the Jacobians' AGOP"] == []
     (dashed,) = (line for panel in curves.panels for line in panel.lines if line.dashed)
     assert dashed.y == (0.9,) * 6
 

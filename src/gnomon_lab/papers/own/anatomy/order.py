@@ -40,7 +40,7 @@ QUANTITIES = (
     Quantity("jacobians/jacobian_alignment", "Jacobian alignment", "share"),
     Quantity("jacobians/jacobian_norm", "Jacobian norm", "outputs / input", log=True),
     Quantity("jacobians/explained_variance_ratio", "PC1 of the Jacobians", "share"),
-    Quantity("jacobians/effective_rank", "Effective rank of their AGOP", "directions"),
+    Quantity("jacobians/effective_rank", "Effective rank of the Jacobians' AGOP", "directions"),
     Quantity(KERNEL, "NTK beside its start", "CKA"),
     Quantity("jacobians/feature_ansatz", "NFA of the first layer", "correlation"),
     Quantity("train/nc1", "NC1: spread within classes", "ratio", log=True),
