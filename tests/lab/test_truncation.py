@@ -59,9 +59,9 @@ def failing(found):
 def test_table_summary_and_figures():
     records = made_up()
     columns, rows = table(records)
-    assert len(columns) == len(rows[0]) == 9
-    assert rows[1] == ("2", "collapse", "2.000", "2.000", "2.000", "0.0e+00", "0.0498", "0.00248", "0 of 3")
-    assert rows[2][:5] == ("2", "large", "-", "-", "-")
+    assert len(columns) == len(rows[0]) == 10
+    assert rows[1] == ("2", "collapse", "second", "2.000", "2.000", "2.000", "0.0e+00", "0.0498", "0.00248", "0 of 3")
+    assert rows[2][:6] == ("2", "large", "first", "-", "-", "-")
     said = summary(records)
     assert (
         "hold in 2 clusters; 2 of them are truncated entirely, at s = 1.00, 2.00. By s = 3 points are left in 2" in said

@@ -35,6 +35,7 @@ WORDS: dict[Kind, str] = {
     "inside": "targets inside the clusters",
     "rest": "untruncated, and truncated, from the start",
 }
+CLUSTERS = ("first", "second")
 ROUNDING, SOLVED, ORTHOGONAL = 1e-10, 1e-9, 1e-12
 """Tolerances: for automatic differentiation; a thousand times the integrator's; for an orthogonal matrix."""
 SOURCE = "Chen, arXiv:2501.07400, "
@@ -42,7 +43,7 @@ SOURCE = "Chen, arXiv:2501.07400, "
 
 def table(records: Sequence[Record]) -> Cells:
     """What became of every cluster."""
-    columns = ("Q", "kind", "s₁", "sharp bound", "printed", "R turned", "|β + ỹ|", "loss", "to go")
+    columns = ("Q", "kind", "cluster", "s₁", "sharp bound", "printed bound", "R turned", "|β + ỹ|", "loss", "to go")
     rows: list[tuple[str, ...]] = []
     for arm in arms_of(records, *KINDS):
         (width, kind), first, end = arm[0]["arm"].split(), arm[0], arm[-1]
@@ -51,7 +52,8 @@ def table(records: Sequence[Record]) -> Cells:
             times = ["-" if time is None else f"{time:.3f}" for time in (first["collapse"][k], *bounds)]
             left = [f"{end[name][k] / first[name][k]:.3g}" for name in ("distance", "loss")]
             to_go = first["count"] - min(end["truncated"][k])
-            rows.append((width, kind, *times, f"{end['turned'][k]:.1e}", *left, f"{to_go} of {first['count']}"))
+            turned = f"{end['turned'][k]:.1e}"
+            rows.append((width, kind, CLUSTERS[k], *times, turned, *left, f"{to_go} of {first['count']}"))
     return columns, rows
 
 
@@ -83,7 +85,7 @@ def curves(records: Sequence[Record], width: str) -> Curves:
 
     def lines(value: Callable[[Arm, Record, int], float]) -> tuple[Line, ...]:
         return tuple(
-            Line(f"{WORDS[kind]}: {('first', 'second')[k]} cluster", tuple(r["s"] for r in arm),
+            Line(f"{WORDS[kind]}: {CLUSTERS[k]} cluster", tuple(r["s"] for r in arm),
                  tuple(value(arm, r, k) for r in arm), dashed=k == 1, colour=colour)
             for colour, kind in enumerate(KINDS[:3]) for arm in arms_of(records, kind)
             if arm[0]["arm"].split()[0] == width for k in (0, 1)
@@ -92,7 +94,7 @@ def curves(records: Sequence[Record], width: str) -> Curves:
     (arm,) = [arm for arm in arms_of(records, "collapse") if arm[0]["arm"].split()[0] == width]
     marks = tuple(
         Mark(f"{word} cluster truncated, s₁ = {time:.2f}", time)
-        for word, time in zip(("first", "second"), arm[0]["collapse"], strict=True)
+        for word, time in zip(CLUSTERS, arm[0]["collapse"], strict=True)
         if time is not None
     )
     return Curves(
