@@ -130,8 +130,8 @@ def test_a_page_over_seeds_says_where_the_figures_are_that_it_has_not():
     points = Scatter("points", "", "", (ScatterPanel("", "", "", (Points("", (1.0,), (1.0,)),)),))
     shown = together([[curves]] * 2)
     assert left_out([curves], shown) == ""
-    assert left_out([curves, film], shown) == "Films are on each seed's own page: `gnomon report RUN`."
-    said = "Films and other figures are on each seed's own page: `gnomon report RUN`."
+    assert left_out([curves, film], shown) == "Films are on each seed's own page (gnomon report RUN)."
+    said = "Films and other figures are on each seed's own page (gnomon report RUN)."
     assert left_out([film, points, curves], shown) == said
     assert left_out([curves, points], shown) == said.replace("Films and o", "O")
 
@@ -205,7 +205,7 @@ def test_a_page_shows_all_seeds_of_its_setting(tmp_path):
     steps = [line.x for panel in EXPERIMENT.figures(runs[0].records())[1].panels for line in panel.lines]
     (together_,) = together([EXPERIMENT.figures(run.records()) for run in runs])
     assert sum(len(panel.lines) for panel in together_.panels) == 2 * len(steps)
-    assert "Other figures are on each seed&#39;s own page: `gnomon report RUN`." in page
+    assert "Other figures are on each seed&#39;s own page (gnomon report RUN)." in page
     assert "The table shows their mean and, in brackets, the lowest and the highest." in page
     own = replace(EXPERIMENT, table_over_seeds=lambda seeds: (("", "seeds"), [("all", f"{len(seeds)} at once")]))
     joint = build_over_seeds(own, runs).read_text()

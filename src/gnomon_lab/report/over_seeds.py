@@ -72,7 +72,7 @@ def left_out(of_one: Sequence[Figure], shown: Sequence[Figure]) -> str:
     others = [figure for figure in of_one if _over_seeds(figure.name) not in names]
     films = [figure for figure in others if isinstance(figure, ImageSlider | RegionMap | Space)]
     what = " and ".join(["films"] * bool(films) + ["other figures"] * (len(films) < len(others)))
-    return f"{what.capitalize()} are on each seed's own page: `gnomon report RUN`." if others else ""
+    return f"{what.capitalize()} are on each seed's own page (gnomon report RUN)." if others else ""
 
 
 def beginning(runs: Sequence[Found]) -> str:
