@@ -1,7 +1,7 @@
 """Ticks of gnomon.plot: enough of them, told apart, and as numbers are written."""
 
 import math
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ import torch
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
-from gnomon import History, Reading, plot
+from gnomon import History, Reading, compare, plot
 from gnomon.plot.style import Plain
 
 
@@ -138,3 +138,52 @@ def test_powers_of_ten_have_room_on_a_logarithmic_axis():
     assert [*ticks(axes.yaxis).values()][-1] in ("1e+07", "1e+08", "1e+09")
     assert Plain(1e6).format_ticks([1e5, 1e6, 1e7]) == ["100,000", "1e+06", "1e+07"]
     assert [Plain()(value) for value in (0.5, math.inf, math.nan)] == ["0.5", "inf", "nan"]  # under the mouse
+
+
+def gaps(axes):
+    """Between the labels along the horizontal axis, in font sizes, as it is drawn."""
+    words = [*ticks(axes.xaxis).values()]
+    boxes = [label.get_window_extent() for label in axes.get_xticklabels() if label.get_text() in words]
+    assert len(boxes) == len(words) >= 2
+    size = axes.get_xticklabels()[0].get_fontsize() / 72 * axes.figure.dpi
+    return [(right.x0 - left.x1) / size for left, right in pairwise(boxes)]
+
+
+@pytest.mark.parametrize("size", [None, (3.3, 2.1)])
+@pytest.mark.parametrize(
+    "steps",
+    [
+        range(0, 1_000_001, 50_000),
+        range(100, 2001, 100),
+        [0, *(10**power for power in range(9))],
+        [0, 1, 10, 100, 1000],
+        [1000, 10_000, 100_000],
+        [30, 50, 3000],
+    ],
+)
+def test_labels_of_steps_do_not_run_into_each_other(steps, size):
+    history = History()
+    for step in steps:
+        history.append(Reading(step, {name: torch.tensor(1.0 + step) for name in "abc"}, {}))
+    names = "ab" if size else "abc"
+    for axes in compare(x=history, y=history).plot(*names, size=size)[1]:
+        assert min(gaps(axes)) > 0.6
+
+
+@pytest.mark.parametrize("values", [[999.998, 1000.0, 1000.002], [-2e5, -6e5, -3e5], [1e3, 2e5], [1e5, 9e5]])
+@pytest.mark.parametrize("size", [None, (3.3, 2.1)])
+@pytest.mark.parametrize("log", [False, True])
+def test_labels_of_values_do_not_run_into_each_other(values, size, log):
+    held = {"a/q": torch.tensor(values * 5, dtype=torch.float64), "w": torch.tensor(values[0])}
+    for axes in plot.quantities(held, size=size, logarithmic=[*held] if log else ())[1]:
+        assert min(gaps(axes)) > 0.6
+
+
+def test_as_many_labels_are_drawn_as_there_is_room_for_then():
+    figure, axes = filled([1.0, 2.0], [0, 1_000_000]).plot()
+    wide = ticks(axes.xaxis)
+    figure.set_size_inches(1.8, 2)
+    assert 2 <= len(ticks(axes.xaxis)) < len(wide)
+    assert min(gaps(axes)) > 0.6
+    axes.xaxis.set_tick_params(labelsize=3)
+    assert len(ticks(axes.xaxis)) == len(wide)

@@ -82,8 +82,8 @@ def in_colours(axes: Axes, entries: Numbers, label: str = "") -> None:
     bar.outline.set_visible(False)
     bar.locator, bar.formatter = MaxNLocator(5, steps=style.ROUND), style.Plain()
     bar.ax.tick_params(length=0)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(style.whole(5))
+    style.whole(axes, 5)
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=style.ROUND, integer=True, min_n_ticks=1))
     axes.spines[:].set_visible(False)
     axes.set_anchor("W")
     axes.tick_params(length=0)

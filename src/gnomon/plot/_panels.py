@@ -152,7 +152,7 @@ def lines(axes: Axes, panel: Panel) -> None:
         curves.append((Curve(where, means, (low, high) if len(rows) > 1 else None), look | marks, name))
         most = max(most, len(where))
     draw(axes, curves, log=log, ticks=5)
-    axes.xaxis.set_major_locator(style.whole(min(8, most)))
+    style.whole(axes, min(8, most))
     axes.set_xlabel(PLACES.get(axis, "k"))
     style.frame(axes)
 

@@ -49,7 +49,7 @@ def spectrum(
     with style.canvas(ax, names=[*curves]) as (figure, axes):
         draw(axes, [(own, style.line(place), name) for place, (name, own) in enumerate(curves.items())], log=log_y)
         most = max(len(own.steps) for own in curves.values())
-        axes.xaxis.set_major_locator(style.whole(min(8, most)))
+        style.whole(axes, min(8, most))
         style.frame(axes)
         axes.set(xlabel="k", ylabel="k-th value")
         style.legend(axes)

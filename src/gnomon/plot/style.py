@@ -16,6 +16,7 @@ from matplotlib.ticker import FixedLocator, Formatter, Locator, LogLocator, MaxN
 from gnomon import _checks
 from gnomon.errors import RangeError
 from gnomon.plot import _legend
+from gnomon.plot._ticks import Fitting
 from gnomon.plot._values import require
 
 Size = tuple[float | int, float | int]
@@ -215,7 +216,7 @@ def logarithmic(axes: Axes, name: str, low: float | int, high: float | int) -> N
     """Makes an axis, "x" or "y", logarithmic, with plain numbers for data from `low` to `high`."""
     axes.set(**{f"{name}scale": "log"})
     axis = axes.xaxis if name == "x" else axes.yaxis
-    axis.set_major_locator(locator(low, high, most=8 if name == "y" else 4))  # side by side there is less room
+    axis.set_major_locator(locator(low, high) if name == "y" else side_by_side(low, high))
     axis.set_major_formatter(Plain() if short(low, high) else Plain(1e6))  # no room for powers of ten in full
     axis.set_minor_formatter(NullFormatter())
 
@@ -223,28 +224,33 @@ def logarithmic(axes: Axes, name: str, low: float | int, high: float | int) -> N
 def steps(axes: Axes, low: float | int, high: float | int, *, zero: bool) -> None:
     """The step axis, after 0 from `low` to `high`: logarithmic over two decades or more, with 0 at its left end."""
     if high < 100 * low:
-        linear(axes, "x", 5)
-        axes.xaxis.set_major_locator(whole(5))
+        whole(axes, 5)
+        axes.xaxis.set_major_formatter(Plain())
     elif not zero:
         logarithmic(axes, "x", low, high)
     else:
         axes.set_xscale("symlog", linthresh=low, linscale=0.4)
         powers = 10.0 ** np.arange(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
-        axes.xaxis.set_major_locator(FixedLocator([0, *powers[:: -(-len(powers) // 5)]]))
+        strides = range(-(-len(powers) // 5), len(powers) + 1)
+        places = [[0, *powers[start::every]] for every in strides for start in range(every + 1)]
+        axes.xaxis.set_major_locator(Fitting([*map(FixedLocator, places)]))
         axes.xaxis.set_major_formatter(Plain(1e6))
         axes.xaxis.set_minor_locator(NullLocator())
 
 
 def linear(axes: Axes, name: str, ticks: int = 6) -> None:
-    """Plain numbers on an axis, "x" or "y", in at most so many steps."""
+    """Plain numbers on an axis, "x" or "y", in at most so many steps, or fewer where they would run into each other."""
     axis = axes.xaxis if name == "x" else axes.yaxis
-    axis.set_major_locator(MaxNLocator(ticks, steps=ROUND))
+    choices = [MaxNLocator(most, steps=ROUND) for most in range(ticks, 0, -1)]
+    axis.set_major_locator(Fitting(choices) if name == "x" else choices[0])
     axis.set_major_formatter(Plain())
 
 
-def whole(ticks: int) -> Locator:
-    """Ticks of steps, or of places in a row: whole numbers, at most so many steps apart."""
-    return MaxNLocator(ticks, steps=ROUND, integer=True, min_n_ticks=1)  # with two, it takes fractions around one
+def whole(axes: Axes, ticks: int) -> None:
+    """Whole numbers along the horizontal axis, of steps or of places in a row, in at most so many steps."""
+    # With two of them at least, it takes fractions around one.
+    choices = [MaxNLocator(most, steps=ROUND, integer=True, min_n_ticks=1) for most in range(ticks, 0, -1)]
+    axes.xaxis.set_major_locator(Fitting(choices))
 
 
 def values(axes: Axes, ticks: int = 6, *, log: bool) -> None:
@@ -260,11 +266,20 @@ def values(axes: Axes, ticks: int = 6, *, log: bool) -> None:
         axes.yaxis.set_major_locator(closer)
 
 
-def locator(low: float | int, high: float | int, most: int = 8) -> Locator:
+def locator(low: float | int, high: float | int) -> Locator:
     """The ticks of a logarithmic scale from `low` to `high`: powers of ten; where these are few, 2 and 5 times them."""
     if short(low, high):
         return MaxNLocator(4, steps=ROUND)
-    return LogLocator(base=10, subs=BETWEEN if few(low, high) else (1.0,), numticks=most)
+    return LogLocator(base=10, subs=BETWEEN if few(low, high) else (1.0,), numticks=8)
+
+
+def side_by_side(low: float | int, high: float | int) -> Locator:
+    """The ticks of a logarithmic scale along which there is less room."""
+    if short(low, high):
+        return Fitting([MaxNLocator(most, steps=ROUND) for most in (4, 3, 2, 1)])
+    if few(low, high):
+        return Fitting([LogLocator(subs=subs) for subs in (BETWEEN, (1.0, 3.0), (1.0,))])
+    return Fitting([LogLocator(numticks=most) for most in (4, 3, 2)])
 
 
 class Plain(Formatter):
