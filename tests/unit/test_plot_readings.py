@@ -214,6 +214,17 @@ def test_a_kernel_is_ordered_by_class():
     assert axes.get_images()[0].get_clim() == (-1, 1)
 
 
+def test_a_kernel_of_many_classes_is_not_buried_below_lines_and_numbers():
+    for sizes, lines in (([10] * 100, 0), ([2] * 1000, 0), ([20] * 10, 18), ([300] + [3] * 20, 40)):
+        labels = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+        figure, axes = plot.kernel(torch.ones(len(labels), len(labels)), labels)
+        figure.canvas.draw()
+        assert len(axes.lines) == lines
+        boxes = [text.get_window_extent() for text in axes.get_xticklabels()]
+        assert 2 <= len(boxes) <= 10
+        assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
+
+
 def test_few_large_entries_do_not_leave_the_others_one_colour():
     entries = torch.ones(20, 20)
     entries[3, 3] = 100

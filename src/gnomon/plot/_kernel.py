@@ -11,7 +11,13 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon.errors import ShapeError, public
 from gnomon.plot import style
+from gnomon.plot._ticks import GAP, width
 from gnomon.plot._values import Numbers, numbers, tensors
+
+APART = 6
+"""Points between lines, on average, from which on they leave most of the matrix to be seen."""
+NUMBERS = 10
+"""So many classes are numbered."""
 
 
 @public
@@ -28,8 +34,8 @@ def kernel(
 
     Args:
         matrix: over pairs of samples (n m); for an NTK with its outputs (n m c c), the trace over these is drawn.
-        labels: the samples' classes, by which rows and columns are ordered; the matrix is then square. Default: the
-            given order.
+        labels: the samples' classes, by which rows and columns are ordered; the matrix is then square. Lines part the
+            classes, where these are not too many for that, and some are numbered. Default: the given order.
         ax: where to draw; default: the axes of a new figure.
         label: what the entries are, next to the colour bar.
 
@@ -99,13 +105,24 @@ def _largest(sizes: Numbers) -> tuple[float, bool]:
 
 
 def _mark(axes: Axes, classes: Numbers, colour: str) -> None:
-    """Lines between the classes, and their numbers in the middle of each."""
+    """Lines between the classes, where they leave most of the matrix to be seen, and numbers in the middle of some.
+
+    Numbers are left out where they would be more than ten or run into each other.
+    """
     kinds, first, counts = np.unique(classes, return_index=True, return_counts=True)
-    for between in first[1:] - 0.5:
-        axes.axhline(between, color=colour, linewidth=0.6)
-        axes.axvline(between, color=colour, linewidth=0.6)
-    every = -(-len(kinds) // 20)
-    middles, names = (first + (counts - 1) / 2)[::every], [f"{kind:g}" for kind in kinds[::every]]
-    axes.set_xticks(middles, names)
-    axes.set_yticks(middles, names)
+    length = 72 * axes.bbox.width / axes.figure.dpi
+    if length / len(kinds) > APART:
+        for between in first[1:] - 0.5:
+            axes.axhline(between, color=colour, linewidth=0.6)
+            axes.axvline(between, color=colour, linewidth=0.6)
+    names = [f"{kind:g}" for kind in kinds]
+    font = axes.xaxis.get_major_ticks(1)[0].label1.get_fontproperties()
+    widest = max(width(name, font) for name in names) + GAP * font.get_size_in_points()
+    room = len(classes) * max(widest / length, 1 / (NUMBERS + 1))
+    shown: dict[float, str] = {}
+    for middle, name in zip((first + (counts - 1) / 2).tolist(), names, strict=True):
+        if not shown or middle >= max(shown) + room:
+            shown[middle] = name
+    axes.set_xticks([*shown], [*shown.values()])
+    axes.set_yticks([*shown], [*shown.values()])
     axes.set(xlabel="class", ylabel="class")
