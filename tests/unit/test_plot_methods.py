@@ -290,3 +290,19 @@ def test_errors(call, error, message):
 def test_what_is_no_history_is_refused():
     with pytest.raises(RangeError, match=r"^compare\(run 1\): expected a History, got Linear. Pass probe.history"):
         compare(nn.Linear(2, 2))
+
+
+def test_a_quantity_that_is_nan_throughout_is_said_to_have_no_finite_value():
+    """Its panel was empty, with numbers on the value axis that nothing stands for."""
+    history = History()
+    for step in (0, 1, 10):
+        lost = {"jacobian_norm": torch.tensor(math.nan), "own": torch.tensor([math.nan, math.inf])}
+        history.append(Reading(step, lost | {"nc1": torch.tensor(1.0)}, {}))
+    (norm, own, nc1) = history.plot()[1]
+    for axes in (norm, own, history.plot("own", ax=pyplot.figure().add_subplot())[1]):
+        axes.figure.canvas.draw()
+        assert [text.get_text() for text in axes.texts] == ["no finite value"]
+        assert not any(label.get_visible() for label in axes.get_yticklabels())
+        assert any(label.get_visible() for label in axes.get_xticklabels())
+    assert not nc1.texts
+    assert not history.plot("own", ax=nc1)[1].texts  # where something else is drawn, it would be untrue

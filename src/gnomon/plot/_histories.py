@@ -116,13 +116,20 @@ def _looks(panels: dict[str, Lines], several: bool) -> Looks:
 
 
 def _draw(axes: Axes, lines: list[tuple[Curve, Look, str]], steps: Numbers, *, log: bool) -> None:
-    """The lines, their axes, of which that of the steps has room for all of these, and the grid."""
+    """The lines, their axes, of which that of the steps has room for all of these, and the grid.
+
+    Without a finite value there are no numbers to write on the value axis.
+    """
     log = log and any((curve.means > 0).any() for curve, *_ in lines)
     if len(steps):
         first = steps[steps > 0].min(initial=np.inf)
         style.steps(axes, first, steps.max(), zero=bool((steps <= 0).any()))
     draw(axes, lines, log=log, ticks=5)
     style.frame(axes)
+    if not np.isfinite(axes.dataLim.intervaly).all():
+        style.written(axes, "no finite value")
+        axes.tick_params(axis="y", labelleft=False)  # those of the steps stay: they may be the ones of its column
+        axes.grid(visible=False, axis="y")
 
 
 def _labels(lines: Sequence[tuple[str, ...]]) -> tuple[str, list[str]]:

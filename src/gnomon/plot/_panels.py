@@ -51,8 +51,8 @@ class Panel:
 
 
 def nothing(axes: Axes, words: str) -> None:
-    """Writes why there is nothing to draw."""
-    axes.text(0.5, 0.5, words, transform=axes.transAxes, ha="center", color=style.MUTED)
+    """Writes why there is nothing to draw, with no axes."""
+    style.written(axes, words)
     axes.set_axis_off()
 
 

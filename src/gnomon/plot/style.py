@@ -165,6 +165,11 @@ def frame(axes: Axes) -> None:
     axes.tick_params(length=0, which="both")
 
 
+def written(axes: Axes, words: str) -> None:
+    """Words in the middle of a panel that shows nothing."""
+    axes.text(0.5, 0.5, words, transform=axes.transAxes, ha="center", color=MUTED)
+
+
 def legend(axes: Axes) -> None:
     """A legend above the axes, for the lines that have names, as many as there is room for.
 
