@@ -306,3 +306,31 @@ def test_a_quantity_that_is_nan_throughout_is_said_to_have_no_finite_value():
         assert any(label.get_visible() for label in axes.get_xticklabels())
     assert not nc1.texts
     assert not history.plot("own", ax=nc1)[1].texts  # where something else is drawn, it would be untrue
+
+
+@pytest.mark.parametrize(
+    ("docstring", "told", "logarithmic"),
+    [
+        ("How far, in [0, inf).", "[0, ∞)", True),
+        (r"How far, in $[0, \infty)$. Unit: steps.", "[0, ∞)", True),
+        ("How far, in [0, 1].\n\n    Args:\n        x: in [0, inf).\n    ", "[0, 1]", False),
+        ("How far, in [0, inf).\n\n    Parameters\n    ----------\n    x: in [0, 1]\n    ", "[0, ∞)", True),
+        ("How far.\n\n    Returns:\n        In [0, inf).\n    ", "[0, ∞)", True),
+        ("For inputs in [0, 1].\n\n    Returns:\n        How far.\n    ", "", False),
+        ("Drop, in [-1, inf).", "[-1, ∞)", False),
+        ("As in [1], of classes with at least 1 sample.", "", False),
+    ],
+)
+def test_a_range_is_found_in_a_docstring_of_one_line_too(docstring, told, logarithmic):
+    def own(logits):
+        return logits.abs().sum(1)
+
+    own.__doc__ = docstring
+    said = about("own", docstring)
+    assert (said.range, said.logarithmic) == (told, logarithmic)
+    probe = gnomon.Probe(
+        nn.Linear(2, 2), {"test": (torch.rand(4, 2), torch.tensor([0, 1, 0, 1]))}, [own], gnomon.every(1)
+    )
+    probe(1)
+    assert probe.history.plot()[1].get_yscale() == ("log" if logarithmic else "linear")
+    assert told in str(probe.history)

@@ -16,6 +16,9 @@ from gnomon.linalg import Estimate
 RANGE = re.compile(
     r"\bin \$?([\[(]-?\d(?:[^\[\]()]|\([^()]*\))*[\])])|\b(0 or 1)\b|\bat (least|most) (\d)\b", re.IGNORECASE
 )
+INTERVAL = re.compile(r"\bin \$?[\[(]-?\d[^\[\](),]*,(?:[^\[\]()]|\([^()]*\))*[\])]")
+"""What in prose is a range: "at least 1" may be about something else there, and "in [1]" is a citation."""
+HEADING = re.compile(r"^\w+:?\n(?: {4}|---)", re.MULTILINE)
 UNIT = re.compile(r"\b(?:unit:|in the unit of) ([^.;]+)", re.IGNORECASE)
 ATTRIBUTE = re.compile(r"^ {4}(\w[\w, ]*): ((?:.|\n {5,})*)", re.MULTILINE)
 
@@ -42,7 +45,7 @@ class About:
     @property
     def logarithmic(self) -> bool:
         """Whether an axis of its values is logarithmic: if their range goes from 0 or above to infinity."""
-        return self.range.endswith("∞)")
+        return self.range.endswith("∞)") and self.range[1] != "-"
 
 
 @cache
@@ -58,7 +61,7 @@ def about(name: str, docstring: str | None = None) -> About:
     function = getattr(measure, quantity, None) if quantity in measure.__all__ else None
     if docstring is not None or not inspect.isfunction(function):
         text = inspect.cleandoc(docstring or "")
-        return About(first(text), *found([section(text, "Returns")]))
+        return About(first(text), *found([section(text, "Returns") or aside(text)]))
     text = inspect.getdoc(function) or ""
     told = section(text, "Returns")
     kinds = [kind for kind in members(inspect.signature(function).return_annotation) if kind is not Estimate]
@@ -90,6 +93,12 @@ def section(text: str, name: str) -> str:
     return lines[1] if lines else ""
 
 
+def aside(text: str) -> str:
+    """The interval and the unit that the prose before all sections states, in a docstring that does not say more."""
+    prose = " ".join(HEADING.split(text)[0].split())
+    return ". ".join(match[0] for kind in (INTERVAL, UNIT) if (match := kind.search(prose)))
+
+
 def found(texts: Sequence[str]) -> tuple[str, str]:
     """The first range that the texts state in turn, and the first unit."""
     texts = [" ".join(text.split()) for text in texts]
@@ -98,6 +107,7 @@ def found(texts: Sequence[str]) -> tuple[str, str]:
     interval, either, side, end = ranges[0].groups() if ranges else ("", "", "", "")
     if side:
         interval = f"[{end}, ∞)" if side.lower() == "least" else f"(-∞, {end}]"
+    interval = re.sub(r"\\?\binf(?:ty|inity)?\b", "∞", interval or "")
     return plain(interval or either or ""), plain(units[0][1]) if units else ""
 
 
