@@ -226,3 +226,26 @@ def test_all_words_are_in_the_font_of_the_figure():
     assert [text.get_fontfamily() for text in found] == [["sans-serif"]] * 4
     assert [text.get_fontsize() for text in found] == [9.5, 9.5, 9.5, 8.5]
     assert (given.get_fontfamily(), given.get_fontsize()) == (["serif"], 20)
+
+
+def test_titles_are_as_wide_as_their_axes_are_when_they_are_drawn():
+    """They were wrapped to the width before the layout, and cut where numbers then took a part of it."""
+    names = (
+        "encoder.layers.3.attention.self.query/jacobian_norm",
+        "a_name_of_many_words_that_has/no_room",
+        "MMMM/W",
+    )
+    found = History()
+    for step in (0, 1, 2):
+        found.append(Reading(step, {name: torch.tensor(1e5 + step) for name in names}, {}))
+    reading = Reading(0, {f"{name}.{place}": torch.rand(3, 3) for place, name in enumerate(names)}, {})
+    for figure, panels in (found.plot(size=(3.3, 2.4)), reading.plot(size=(4, 3)), found.plot(), reading.plot()):
+        panels[0].set_title("my own", loc="left")
+        for width in (figure.get_figwidth(), 2 * figure.get_figwidth()):
+            figure.set_figwidth(width)
+            figure.canvas.draw()
+            titles = [own._left_title for own in panels]
+            for own, text in [*zip(panels, titles, strict=True)][1:]:
+                room = own.get_position(original=True).x1 * figure.bbox.width  # a matrix may be narrower than this
+                assert text.get_window_extent().x1 <= room + 2
+            assert titles[0].get_text() == "my own"

@@ -60,10 +60,11 @@ class Fitting(Locator):
         start, end, *places = self.axis.get_transform().transform(np.array([low, high, *ticks]))
         axes, font = self.axis.axes, self.axis.get_major_ticks(1)[0].label1.get_fontproperties()
         gaps = np.diff(places) / (end - start) * 72 * axes.bbox.width / axes.figure.dpi
-        half = np.array([width(word, font) for word in self.axis.get_major_formatter().format_ticks(ticks)]) / 2
+        words = self.axis.get_major_formatter().format_ticks(ticks)
+        half = np.array([width(word, font, math=is_math_text(word)) for word in words]) / 2
         return bool((gaps >= half[1:] + half[:-1] + GAP * font.get_size_in_points()).all())
 
 
-def width(words: str, font: FontProperties) -> float:
-    """The width of one line, in points, without drawing it."""
-    return text_to_path.get_text_width_height_descent(words, font, is_math_text(words))[0]
+def width(words: str, font: FontProperties, *, math: bool = False) -> float:
+    """The width of one line, or of a formula, in points, without drawing it."""
+    return text_to_path.get_text_width_height_descent(words, font, math)[0]

@@ -1,7 +1,6 @@
 """The look of all figures: colours, dashes, fonts, grid and ticks."""
 
 import math
-import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +16,7 @@ from gnomon import _checks
 from gnomon.errors import RangeError
 from gnomon.plot import _legend
 from gnomon.plot._ticks import Fitting
+from gnomon.plot._titles import Wrapping, wrapped
 from gnomon.plot._values import require
 
 Size = tuple[float | int, float | int]
@@ -52,8 +52,6 @@ STYLE: Any = {
 """matplotlib's settings, under which figures are made."""
 AXES, FIGURE = 0.775, 0.85
 """The parts of a figure's width that a legend above its axes, or above all panels, may take."""
-TITLE = 15.5
-"""How many characters of a title an inch has room for, of axes that are not yet laid out."""
 PANEL = 1.5
 """How high, in inches, each row of panels is at least, whatever the names above them need."""
 ABOVE = 0.25
@@ -148,7 +146,7 @@ def grid(
     high += _legend.higher(names, FIGURE * width, STYLE["font.size"])
     if size is not None:
         width, high = inches(size)
-    with drawing(width, high, ConstrainedLayoutEngine(hspace=0.08, wspace=0.04)) as figure:
+    with drawing(width, high, Wrapping(hspace=0.08, wspace=0.04)) as figure:
         panels = figure.subplots(rows, columns, squeeze=False, sharex=sharex)
         for axes in panels.flat[count:]:
             axes.remove()
@@ -200,9 +198,10 @@ def words(name: str) -> str:
 
 def title(axes: Axes, name: str, room: float | int = 6) -> None:
     """A quantity's name above its panel, in lines that this has room for, so many points above it."""
-    most = min(34, max(1, int(TITLE * axes.bbox.width / axes.figure.dpi)))
-    lines = textwrap.fill(words(name).replace("/", "/ "), most).replace("/ ", "/")  # which may also end at a slash
-    axes.set_title(lines, loc="left", size=9.5, pad=room, parse_math=False)
+    text = axes.set_title("", loc="left", size=9.5, pad=room, parse_math=False)
+    text.set_text(wrapped(words(name), text))
+    if isinstance(layout := axes.figure.get_layout_engine(), Wrapping):
+        layout.titles[text] = words(name), text.get_text()
 
 
 def few(low: float | int, high: float | int) -> bool:
