@@ -225,6 +225,12 @@ def test_a_kernel_of_many_classes_is_not_buried_below_lines_and_numbers():
         assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
 
 
+def test_ten_classes_of_unequal_sizes_all_have_their_numbers():
+    labels = torch.arange(10).repeat_interleave(torch.tensor([27, 21, 17, 33, 21, 27, 22, 32, 22, 24]))
+    _, axes = plot.kernel(torch.ones(len(labels), len(labels)), labels)
+    assert [text.get_text() for text in axes.get_xticklabels()] == [*"0123456789"]
+
+
 def test_few_large_entries_do_not_leave_the_others_one_colour():
     entries = torch.ones(20, 20)
     entries[3, 3] = 100

@@ -118,7 +118,7 @@ def _mark(axes: Axes, classes: Numbers, colour: str) -> None:
     names = [f"{kind:g}" for kind in kinds]
     font = axes.xaxis.get_major_ticks(1)[0].label1.get_fontproperties()
     widest = max(width(name, font) for name in names) + GAP * font.get_size_in_points()
-    room = len(classes) * max(widest / length, 1 / (NUMBERS + 1))
+    room = len(classes) * max(widest / length, 1 / (NUMBERS + 1) if len(kinds) > NUMBERS else 0)
     shown: dict[float, str] = {}
     for middle, name in zip((first + (counts - 1) / 2).tolist(), names, strict=True):
         if not shown or middle >= max(shown) + room:
