@@ -36,7 +36,7 @@ def cdnv(features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], class_moment
     Returns:
         At least 0; infinite where the moments have no samples of the class; otherwise 0 where the sample is at its
         class mean, and infinite where another mean coincides with that mean. Invariant under scaling, shift and
-        rotation of features and moments.
+        rotation of features and moments. Differentiable once: torch's distances have no second derivative, and say so.
     Raises:
         ShapeError: if features, labels and moments disagree in samples or width.
         EmptyError: if there are no samples.
