@@ -320,6 +320,8 @@ pen.fillText = function (words, ...at) {
   fillText.call(this, words, ...at);
 };
 """
+# A function: an expression is evaluated again at each poll, which the page's security policy refuses after the first.
+ARE_DRAWN = "() => window.written.includes('step')"
 
 
 @pytest.mark.browser
@@ -341,7 +343,7 @@ def test_the_page_tells_settings_apart_and_says_that_none_is_wanted(folder, brow
             assert page.locator("#unmatched").text_content() == words
             assert page.locator("section canvas").count() == (not words)
             if not words:
-                page.wait_for_function("window.written.includes('step')")
+                page.wait_for_function(ARE_DRAWN)
 
 
 @pytest.mark.browser
@@ -353,7 +355,7 @@ def test_numbers_are_told_apart_and_curves_that_are_not_named_counted(folder, br
         page = context.new_page()
         page.add_init_script(NOTE_WHAT_IS_DRAWN)
         page.goto((folder / "page.html").as_uri())
-        page.wait_for_function("window.written.includes('step')")
+        page.wait_for_function(ARE_DRAWN)
         said = page.evaluate("window.written.slice(0, window.written.indexOf('step'))")
         assert said == ["0.9999", "0.99992", "0.99994", "0.99996", "0.99998", "0", "1", "2"]
         assert page.evaluate("[0.99996, 0.5, 1, 123456].map((value) => number(value))") == [
@@ -379,7 +381,7 @@ def shown(tmp_path, browser):
         page = contexts[-1].new_page()
         page.add_init_script(NOTE_WHAT_IS_DRAWN)
         page.goto((tmp_path / "page.html").as_uri())
-        page.wait_for_function("window.written.includes('step')")
+        page.wait_for_function(ARE_DRAWN)
         return page
 
     yield show
