@@ -23,8 +23,8 @@ from gnomon.plot import (
     images,
     mosaic,
     regions,
+    scales,
     spectrum,
-    style,
 )
 from gnomon.plot._classes import in_plane
 from gnomon.probe import Reading
@@ -254,7 +254,7 @@ def test_a_new_figure_can_be_shown_and_leaves_the_settings_as_they_are():
 def test_logarithmic_axes_have_plain_numbers_enough(ends, labels):
     axes = ax()
     axes.plot([1, 2], ends)
-    style.logarithmic(axes, "y", *ends)
+    scales.logarithmic(axes, "y", *ends)
     low, high = axes.get_ylim()
     ticks = zip(axes.get_yticks(), axes.get_yticklabels(), strict=True)
     assert [label.get_text() for place, label in ticks if low < place < high] == labels

@@ -10,7 +10,7 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 from gnomon import History, Reading, compare, plot
-from gnomon.plot.style import Plain
+from gnomon.plot.scales import Plain
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +68,7 @@ def test_a_logarithmic_axis_of_any_length_has_three_ticks():
     for start, length in product(np.geomspace(1, 8, 3), np.geomspace(1.05, 2e4, 15)):
         axes.clear()
         axes.plot([start, start * length])
-        plot.style.values(axes, 5, log=True)
+        plot.scales.values(axes, 5, log=True)
         low, high = axes.get_ylim()
         assert 3 <= sum(low <= place <= high for place in axes.yaxis.get_majorticklocs()) <= 9
 

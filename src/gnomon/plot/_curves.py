@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from gnomon.errors import RangeError
-from gnomon.plot import _legend, style
+from gnomon.plot import _legend, scales
 from gnomon.plot._drawn import Series
 from gnomon.plot._values import Numbers, numbers
 
@@ -74,7 +74,7 @@ def draw(axes: Axes, curves: Collection[tuple[Curve, Look, str]], *, log: bool, 
             axes.update_datalim(np.stack([own.steps, edge], 1)[np.isfinite(edge)])
         marks = {} if "marker" in look else dots(own.means)
         axes.plot(own.steps, own.means, **look, **marks, label=_legend.label(name))
-    style.values(axes, ticks, log=log)
+    scales.values(axes, ticks, log=log)
     floor = min(axes.get_ylim())
     for own, look, _ in shown:
         if own.band is not None:

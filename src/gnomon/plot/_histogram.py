@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from gnomon._words import number
-from gnomon.plot import _legend, style
+from gnomon.plot import _legend, scales, style
 from gnomon.plot._values import Numbers
 
 
@@ -35,10 +35,10 @@ def histogram(
         axes.stairs(heights, edges, color=tint, linewidth=1.2)
         axes.axvline(float(values.mean()), **style.line(place), label=_legend.label(with_mean(name, values)))
     if log:
-        style.logarithmic(axes, "x", low, high)
+        scales.logarithmic(axes, "x", low, high)
     else:
-        style.linear(axes, "x", 6)
-    style.linear(axes, "y", 5)
+        scales.linear(axes, "x", 6)
+    scales.linear(axes, "y", 5)
     style.frame(axes)
     axes.set_ylabel("% of samples" if share else "samples")
 

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from gnomon.errors import EmptyError, public
-from gnomon.plot import style
+from gnomon.plot import scales, style
 from gnomon.plot._curves import Curve, Look, draw, of_history
 from gnomon.plot._drawn import Series
 from gnomon.plot._values import Numbers, require
@@ -123,7 +123,7 @@ def _draw(axes: Axes, lines: list[tuple[Curve, Look, str]], steps: Numbers, *, l
     log = log and any((curve.means > 0).any() for curve, *_ in lines)
     if len(steps):
         first = steps[steps > 0].min(initial=np.inf)
-        style.steps(axes, first, steps.max(), zero=bool((steps <= 0).any()))
+        scales.steps(axes, first, steps.max(), zero=bool((steps <= 0).any()))
     draw(axes, lines, log=log, ticks=5)
     style.frame(axes)
     if not np.isfinite(axes.dataLim.intervaly).all():

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon.errors import ShapeError, public
-from gnomon.plot import style
+from gnomon.plot import scales, style
 from gnomon.plot._ticks import GAP, width
 from gnomon.plot._values import Numbers, numbers, tensors
 
@@ -86,10 +86,10 @@ def in_colours(axes: Axes, entries: Numbers, label: str = "") -> None:
     extend = ("both" if signed else "max") if beyond else "neither"
     bar = axes.figure.colorbar(image, cax=axes.inset_axes((1.04, 0, 0.05, 1)), label=label, extend=extend)
     bar.outline.set_visible(False)
-    bar.locator, bar.formatter = MaxNLocator(5, steps=style.ROUND), style.Plain()
+    bar.locator, bar.formatter = MaxNLocator(5, steps=scales.ROUND), scales.Plain()
     bar.ax.tick_params(length=0)
-    style.whole(axes, 5)
-    axes.yaxis.set_major_locator(MaxNLocator(5, steps=style.ROUND, integer=True, min_n_ticks=1))
+    scales.whole(axes, 5)
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=scales.ROUND, integer=True, min_n_ticks=1))
     axes.spines[:].set_visible(False)
     axes.set_anchor("W")
     axes.tick_params(length=0)

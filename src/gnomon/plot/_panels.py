@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from gnomon._words import number
-from gnomon.plot import style
+from gnomon.plot import scales, style
 from gnomon.plot._curves import Curve, Look, draw
 from gnomon.plot._histogram import histogram
 from gnomon.plot._images import images
@@ -99,12 +99,12 @@ def points(axes: Axes, panel: Panel) -> None:
     low, high = min(shown.values()), max(shown.values())
     if log:
         axes.set_xlim(low / 2, high * max(4, (high / low) ** 0.4))
-        style.logarithmic(axes, "x", *axes.get_xlim())
+        scales.logarithmic(axes, "x", *axes.get_xlim())
     else:
         low, high = min(low, 0), max(high, 0)
         room = high - low or 1
         axes.set_xlim(low - 0.05 * room, high + 0.3 * room)
-        style.linear(axes, "x", 5)
+        scales.linear(axes, "x", 5)
     every = -(-len(shown) // 12)
     axes.set_yticks(rows[::every], [style.words(name) for name in shown][::every], parse_math=False)
     axes.set_ylim(len(shown) - 0.4, -0.6)
@@ -152,7 +152,7 @@ def lines(axes: Axes, panel: Panel) -> None:
         curves.append((Curve(where, means, (low, high) if len(rows) > 1 else None), look | marks, name))
         most = max(most, len(where))
     draw(axes, curves, log=log, ticks=5)
-    style.whole(axes, min(8, most))
+    scales.whole(axes, min(8, most))
     axes.set_xlabel(PLACES.get(axis, "k"))
     style.frame(axes)
 

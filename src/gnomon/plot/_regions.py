@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon.errors import RangeError, ShapeError, public
-from gnomon.plot import _legend, style
+from gnomon.plot import _legend, scales, style
 from gnomon.plot._drawn import Partition
 from gnomon.plot._values import Numbers, numbers, require, tensors
 
@@ -64,7 +64,7 @@ def regions(
             bar = figure.colorbar(colours, ax=axes, label=label)
             bar.outline.set_visible(False)
             if log_values:
-                bar.locator, bar.formatter = style.locator(*colours.get_clim()), style.Plain(1e6)
+                bar.locator, bar.formatter = scales.locator(*colours.get_clim()), scales.Plain(1e6)
                 bar.minorticks_off()
             bar.ax.tick_params(length=0)
         _window(axes, regions)
@@ -154,5 +154,5 @@ def _window(axes: Axes, regions: Partition) -> None:
     left, right, low, high = _box(regions)
     axes.set(xlim=(left, right), ylim=(low, high), aspect="equal", xlabel="u", ylabel="v")
     for name in ("x", "y"):
-        style.linear(axes, name)
+        scales.linear(axes, name)
     axes.tick_params(length=0)

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from gnomon.errors import EmptyError, public
 from gnomon.history import Verdict
-from gnomon.plot import style
+from gnomon.plot import scales, style
 from gnomon.plot._values import require
 
 
@@ -38,7 +38,7 @@ def similar_runs(verdict: Verdict, *, ax: Axes | None = None) -> tuple[Figure, A
                 axes.plot(doublings, run.unseen, color=style.colour(int(rises)), alpha=0.5, linewidth=1.2, label=label)
         axes.axvspan(0, 2, color=style.GRID, alpha=0.6, linewidth=0, zorder=0)
         axes.axvline(0, color=style.INK, linewidth=1)
-        style.linear(axes, "y")
+        scales.linear(axes, "y")
         style.frame(axes)
         axes.set(xlim=(-4, 4), ylim=(0, 1.02), xlabel="doublings of the steps from now", ylabel="unseen accuracy")
         style.legend(axes)

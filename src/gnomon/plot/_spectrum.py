@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon.errors import EmptyError, RangeError, public
-from gnomon.plot import style
+from gnomon.plot import scales, style
 from gnomon.plot._curves import Curve, draw
 from gnomon.plot._values import by_name, numbers, tensors
 
@@ -49,7 +49,7 @@ def spectrum(
     with style.canvas(ax, names=[*curves]) as (figure, axes):
         draw(axes, [(own, style.line(place), name) for place, (name, own) in enumerate(curves.items())], log=log_y)
         most = max(len(own.steps) for own in curves.values())
-        style.whole(axes, min(8, most))
+        scales.whole(axes, min(8, most))
         style.frame(axes)
         axes.set(xlabel="k", ylabel="k-th value")
         style.legend(axes)

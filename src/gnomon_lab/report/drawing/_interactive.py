@@ -5,7 +5,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from gnomon.plot import image_gap, mosaic, style
+from gnomon.plot import image_gap, mosaic, scales, style
 from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageSlider, Line, Panel, RegionMap, Scatter, Space
 from gnomon_lab.report.drawing import _layout
 from gnomon_lab.report.drawing._interactive_region_map import interactive_region_map
@@ -112,9 +112,9 @@ def _hover_title(curves: Curves) -> dict[str, Any]:
 
 def _numbers(low: float, high: float) -> dict[str, Any]:
     """Where a logarithmic axis has numbers, each in full: plotly itself writes 0.02 as a small 2."""
-    if style.short(low, high):
+    if scales.short(low, high):
         return {}
-    if style.few(low, high):
+    if scales.few(low, high):
         return {"dtick": "D2", "tickformat": "~g" if low >= 1e-4 and high < 1e6 else ".0e"}
     return {"dtick": 1} if high < 1e7 * low else {}
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from gnomon.plot import style
+from gnomon.plot import scales, style
 from gnomon_lab.figures import Curves, ImageSlider, Line, Mark, Panel
 
 # Sizes in CSS pixels (1/96 inch).
@@ -65,7 +65,7 @@ def _numbers(low: float, high: float) -> list[str]:
     """Those at an axis that shows both."""
     low, high = padded(low, high, 0.05, log=False)
     ticks = [tick for tick in MaxNLocator(Y_TICKS).tick_values(low, high) if low <= tick <= high]
-    return style.Plain(FULL).format_ticks(ticks)
+    return scales.Plain(FULL).format_ticks(ticks)
 
 
 @dataclass(frozen=True)

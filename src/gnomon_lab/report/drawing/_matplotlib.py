@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from gnomon.plot import style
+from gnomon.plot import scales, style
 from gnomon_lab.report.drawing import _layout, _legend
 from gnomon_lab.report.drawing._legend import Mark
 
@@ -85,7 +85,7 @@ def handle(mark: Mark, look: Mapping[str, Any]) -> Line2D:
 def plain(axis: Axis, ticks: int, whole: float = 1e9) -> None:
     """Plain numbers on an axis, in at most so many steps; whole ones are written in full up to there."""
     axis.set_major_locator(MaxNLocator(ticks))
-    axis.set_major_formatter(style.Plain(whole))
+    axis.set_major_formatter(scales.Plain(whole))
 
 
 def frame_title(axes: Axes, words: str, **place: Any) -> None:  # noqa: ANN401 - matplotlib's own

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gnomon.plot import style
+from gnomon.plot import scales, style
 from gnomon_lab.report.drawing import _legend
 from gnomon_lab.report.drawing._scatter_layout import BAR
 
@@ -23,7 +23,7 @@ def text(words: str) -> str:
 
 def dtick(low: float, high: float) -> str | int:
     """Where a logarithmic axis has numbers: at powers of ten, or at 2 and 5 times them too."""
-    return "D2" if style.few(low, high) else 1
+    return "D2" if scales.few(low, high) else 1
 
 
 def number(i: int) -> str:

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 
-from gnomon.plot import image_gap, images, style
+from gnomon.plot import image_gap, images, scales, style
 from gnomon_lab.figures import Curves, Figure, ImageRow, ImageSlider, Line, Panel, RegionMap, Scatter, Space
 from gnomon_lab.report.drawing import _layout
 from gnomon_lab.report.drawing._matplotlib import EDGE, TITLE, canvas, draw_legend, legend_px, plain
@@ -104,12 +104,12 @@ def _draw_panel(axes: Axes, panel: Panel, curves: Curves) -> None:
         axes.plot(xs, ys, **_line_style(line, curves.log_x), solid_capstyle="round", label=line.label)
     ends = _layout.x_span(curves)
     if curves.log_x:
-        style.logarithmic(axes, "x", *ends)
+        scales.logarithmic(axes, "x", *ends)
     else:
-        axes.xaxis.set_major_formatter(style.Plain())
+        axes.xaxis.set_major_formatter(scales.Plain())
     axes.set_xlim(ends)
     if panel.log_y:
-        style.logarithmic(axes, "y", *_layout.y_span(panel))
+        scales.logarithmic(axes, "y", *_layout.y_span(panel))
     else:
         plain(axes.yaxis, _layout.Y_TICKS, _layout.FULL)
     if panel.y_range is not None:

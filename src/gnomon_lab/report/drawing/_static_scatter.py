@@ -8,7 +8,7 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 
-from gnomon.plot import style
+from gnomon.plot import scales, style
 from gnomon_lab.figures import Points, Scatter, ScatterPanel
 from gnomon_lab.report.drawing import _layout, _scatter_layout
 from gnomon_lab.report.drawing._matplotlib import EDGE, POINT, TITLE, canvas, colour_bar, draw_legend, legend_px, plain
@@ -91,7 +91,7 @@ def _draw_axes(axes: Axes, panel: ScatterPanel, inner: int) -> None:
     for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
         low, high = _scatter_layout.span(panel, name)
         if _scatter_layout.logarithmic(panel, name):
-            style.logarithmic(axes, name, low, high)
+            scales.logarithmic(axes, name, low, high)
         else:
             plain(axis, 5 if name == "y" else 8)
         axes.set(**{f"{name}lim": (low, high)})
