@@ -457,6 +457,25 @@ def test_paper_shows_the_charts_that_were_never_scrolled_to(shown):
     assert page.evaluate("window.before").count("run 8") == 40
 
 
+@pytest.mark.browser
+def test_paper_has_dark_ink_whatever_the_screen_has(shown):
+    """A chart kept the colours of a dark screen on white paper: its numbers were pale grey."""
+    page = shown(run=[line(k, loss=1 / (1 + k)) for k in range(9)])
+    inked = "[...document.querySelectorAll('canvas')].map((canvas) => canvas.toDataURL())"
+    page.evaluate(f"addEventListener('beforeprint', () => {{ window.before = {inked}; }})")
+    kept = {}
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        kept[scheme] = page.evaluate(
+            f"() => new Promise((told) => requestAnimationFrame(() => requestAnimationFrame(() => told({inked}))))"
+        )
+        page.pdf()
+        kept[f"{scheme} on paper"] = page.evaluate("window.before")
+    assert kept["dark"] != kept["light"]
+    assert kept["dark on paper"] == kept["light on paper"]
+    page.wait_for_function(f"(dark) => {inked}.every((ink, place) => ink === dark[place])", arg=kept["dark"])
+
+
 def until_drawn(page, words):
     """Lets the page's frames pass until its canvas says so."""
     for _ in range(200):

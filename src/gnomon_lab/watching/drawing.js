@@ -6,10 +6,11 @@ const BRIGHTER = { "#0072b2": "#3d94d6" };  // on a dark ground
 const FEW = 6;  // curves with their quartiles
 const [LEFT, RIGHT, TOP, BOTTOM] = [52, 10, 8, 22];  // of a chart, around its axes (px)
 const dark = matchMedia("(prefers-color-scheme: dark)");
+const paper = document.documentElement.classList;  // has "printing" while the page is drawn for it
 
 const tint = (run) => {
   const colour = COLOURS[run.place % COLOURS.length];
-  return dark.matches ? BRIGHTER[colour] ?? colour : colour;
+  return dark.matches && !paper.contains("printing") ? BRIGHTER[colour] ?? colour : colour;
 };
 
 function stroke(pen, run, width) {

@@ -278,8 +278,17 @@ node("search").oninput = () => { search(); redraw(); };
 node("scale").onchange = redraw;
 dark.addEventListener("change", () => { swatches(); redraw(); });
 addEventListener("resize", redraw);
-// Paper shows what was never scrolled to, and waits for no frame.
-addEventListener("beforeprint", () => drawAll([...charts.values()].flatMap((chart) => [...chart.panels.values()])));
+// Paper is white, shows what was never scrolled to, and waits for no frame.
+addEventListener("beforeprint", () => {
+  paper.add("printing");
+  swatches();
+  drawAll([...charts.values()].flatMap((chart) => [...chart.panels.values()]));
+});
+addEventListener("afterprint", () => {
+  paper.remove("printing");
+  swatches();
+  redraw();
+});
 if (follows) {
   heard = Date.now();
   ask();
