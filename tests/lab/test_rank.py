@@ -15,11 +15,14 @@ PC1 = {
 """At the steps 0, 10, 100 and 1000."""
 
 
-def made_up(pc1=PC1):
+def made_up(pc1=PC1, ranks=None):
+    """Records of four arms; of the weights' stable rank in each arm too, if these are given."""
     others = {"train/jacobian_norm": 2.0, "train/accuracy": 1.0, "test/accuracy": 0.8, "seconds": {"trained": 5.0}}
     return [
         {"arm": arm, "step": step, "train/explained_variance_ratio": value, **others}
-        for arm, values in pc1.items() for step, value in zip((0, 10, 100, 1000), values, strict=True)
+        | ({} if ranks is None else {"train/layer_spectra.stable_rank": ranks[arm][place]})
+        for arm, values in pc1.items()
+        for place, (step, value) in enumerate(zip((0, 10, 100, 1000), values, strict=True))
     ]  # fmt: skip
 
 
@@ -59,6 +62,16 @@ def test_what_the_paper_does_not_say_is_not_put_down_to_it():
     assert ["sooner" in claim.message for claim in found] == [False] * 4 + [True] * 2
     paper, ours = "Walker et al., arXiv:2506.12284, figure 2", "question of this project"
     assert [claim.source for claim in found] == [paper] * 4 + [ours] * 2
+
+
+def test_the_weights_rank_is_judged_from_start_to_end_where_it_was_read():
+    ranks = dict.fromkeys(PC1, (8.0, 9.0, 3.0, 2.0)) | {"mse GrokAlign": (8.0, 2.0, 3.0, 8.0)}
+    read, unread = made_up(ranks=ranks), made_up()
+    found = claims([read, unread])[4:8]
+    assert all("low rank" in claim.message and claim.source.endswith("section 2") for claim in found)
+    assert [(claim.measured, claim.holds) for claim in found[:2]] == [("0.25", True), ("1.00", False)]
+    assert not any("low rank" in claim.message for claim in claims([unread]))
+    assert [len(curves.panels) for curves in (*figures(read), *figures(unread))] == [4, 4, 3, 3]
 
 
 def test_half_its_way_is_from_the_arm_s_own_start_and_the_limit_itself_is_near_one():

@@ -1,4 +1,4 @@
-"""rank: the Jacobians at the training digits tend to rank one (figure 2); and whether sooner with GrokAlign."""
+"""rank: the Jacobians at the training digits tend to rank one (figure 2), and the weights to low rank (section 2)."""
 
 import itertools
 import math
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import torch
 
-from gnomon import GrokAlign, Probe, accuracy, explained_variance_ratio, jacobian_norm, log_spaced
+from gnomon import GrokAlign, Probe, accuracy, explained_variance_ratio, jacobian_norm, layer_spectra, log_spaced
 from gnomon.data import Samples
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Panel
@@ -29,12 +29,14 @@ from gnomon_lab.papers._shared import (
     mnist_network,
     mnist_splits,
 )
-from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, last, over_seeds, settled_at
+from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, by_arm, last, over_seeds, settled_at
 from gnomon_lab.settings import Count, NonNegative, Positive, Settings, between
 from gnomon_lab.training import fit, in_order
 
 ARMS = ("weight decay", "GrokAlign")
-SOURCE = "Walker et al., arXiv:2506.12284, figure 2"
+SOURCE, SECTION = (f"Walker et al., arXiv:2506.12284, {place}" for place in ("figure 2", "section 2"))
+WEIGHTS = "train/layer_spectra.stable_rank"
+"""1 over the share of a weight's squared norm that its first direction carries, mean over the layers."""
 NEAR_ONE = 0.9
 """What counts as "tends to one", for which the paper prints no number: a tenth is left to all other directions."""
 HALF = 0.5
@@ -100,7 +102,9 @@ def train_arm(config: Config, run: Run, loss: str, arm: str, train: Samples, tes
     coefficient = of_table_1 if config.coefficient is None else config.coefficient
     penalty = GrokAlign(coefficient, generator=generator) if arm == "GrokAlign" else None
     splits = {"train": train, "test": test}
-    probe = Probe(model, splits, {"accuracy": accuracy, "train": [explained_variance_ratio, jacobian_norm]})
+    probe = Probe(
+        model, splits, {"accuracy": accuracy, "train": [explained_variance_ratio, jacobian_norm, layer_spectra]}
+    )
     for step in fit(
         run, f"{loss} {arm}", config.steps, model, optimizer, in_order(train, 256),
         loss_in(config.dtype, loss), due=log_spaced(12), penalty=penalty, generator=generator,
@@ -153,6 +157,8 @@ def curves(records: Sequence[Record], loss: str) -> Curves:
         Panel("Jacobian norm", "outputs per input", lines(records, arms, NORM), marks),
         accuracy_panel(records, arms, "digits", marks),
     )
+    if has_weights(records):
+        panels += (Panel("Stable rank of the weights", "directions", lines(records, arms, WEIGHTS), marks),)
     caption = "PC1 and norm: means over the training digits. Half way: PC1 has gone half of its way to one."
     return Curves(
         loss, f"How near the Jacobians come to rank one, {loss}", caption, "step (a pass over all batches)", panels
@@ -160,8 +166,13 @@ def curves(records: Sequence[Record], loss: str) -> Curves:
 
 
 def claims(seeds: Seeds) -> list[Claim]:
-    """Over all finished seeds: PC1 tends to one in each arm (figure 2), sooner with GrokAlign (our question)."""
-    tend = [tends(seeds, loss, arm) for loss, arm in itertools.product(firsts(seeds[0]), ARMS)]
+    """Over all finished seeds: PC1 tends to one in each arm (figure 2), sooner with GrokAlign (our question).
+
+    The weights' rank is judged over the seeds in which it was read.
+    """
+    arms = [*itertools.product(firsts(seeds[0]), ARMS)]
+    read = [records for records in seeds if has_weights(records)]
+    tend = [tends(seeds, loss, arm) for loss, arm in arms] + [falls(read, loss, arm) for loss, arm in arms if read]
     return tend + [sooner(seeds, loss) for loss in firsts(seeds[0])]
 
 
@@ -170,6 +181,19 @@ def tends(seeds: Seeds, loss: str, arm: str) -> Claim:
     ends = [last(records, f"{loss} {arm}")[PC1] for records in seeds]
     message = f"{loss}: the Jacobians tend to rank one under {arm}: PC1 at the end"
     return Claim(message, SOURCE, f"at least {NEAR_ONE}", over_seeds(ends, ".3f"), min(ends) >= NEAR_ONE)
+
+
+def has_weights(records: Sequence[Record]) -> bool:
+    """Whether the weights' rank was read, as it is since 2026-11-30."""
+    return WEIGHTS in records[0]
+
+
+def falls(seeds: Seeds, loss: str, arm: str) -> Claim:
+    """The weights carry fewer directions at the end than at the start, in every seed."""
+    arms = [by_arm(records)[f"{loss} {arm}"] for records in seeds]
+    shares = [own[-1][WEIGHTS] / own[0][WEIGHTS] for own in arms]
+    message = f"{loss}: the weights tend to low rank under {arm}: mean stable rank of the layers, end / start"
+    return Claim(message, SECTION, "below 1", over_seeds(shares, ".2f"), max(shares) < 1)
 
 
 def sooner(seeds: Seeds, loss: str) -> Claim:
