@@ -193,7 +193,9 @@ def one_device(**tensors: Tensor) -> None:
     (first_name, first), *others = tensors.items()
     for name, tensor in others:
         if tensor.device != first.device:
-            raise RangeError(name, f"it on {first.device} as {first_name} is", tensor.device, "Move one of the two.")
+            raise RangeError(
+                name, f"a tensor on {first.device}, like {first_name}", tensor.device, "Move one of the two."
+            )
 
 
 def settings(*settings: tuple[str, object, str, bool]) -> None:

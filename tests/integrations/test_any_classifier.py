@@ -110,7 +110,7 @@ def case(name):
 
 EVERYWHERE = dict.fromkeys(
     ("centroid_influence", "centroid_rate", "distance_from_start", "fact_table", "ntk_to_point", "start_cka"),
-    "to ask for .*, got",
+    "to be among .*, got",
 )
 CUMULATIVE = ("activation_misalignment", "cumulative_parameters", "truncated_inputs", "truncation_map")
 NO_SEQUENTIAL = EVERYWHERE | dict.fromkeys(

@@ -515,7 +515,9 @@ def test_what_the_network_lacks_is_said_and_left_out(folder, measured):
     torch.save({f"{name}": tensor for name, tensor in network().state_dict().items()}, "headless.pt")
     found, said = measured("headless.pt", "nets:headless")
     assert sorted(found["left_out"]) == sorted(COLLAPSE + WEIGHT)
-    assert "expected a network whose final linear layer outputs the logits, got one of which none outputs them" in said
+    assert (
+        "expected a network whose final linear layer outputs the logits, got one in which no linear layer does" in said
+    )
     found, _ = measured("headless.pt", "nets:headless", "some.npz", "--layer", "2", "--dtype", "float64")
     assert [*found["left_out"]] == [*WEIGHT, "self_duality"]
     expected = plainly(network().double(), numbers(N, 6), torch.arange(N) % CLASSES)["nc1"].item()

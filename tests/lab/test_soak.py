@@ -90,7 +90,7 @@ def struck(folder, mode, plant, awaited):
 
 
 def forgets_checkpoints():
-    """What ends with the same records, but begins anew."""
+    """What ends with the same records, but starts again without it."""
     locked = Run.locked
 
     @contextmanager

@@ -84,20 +84,20 @@ def test_letters_that_the_terminal_lacks_are_written_out(gnomon, monkeypatch):
             ["list", "--rnus", "x"],
             "got Unrecognized options: --rnus, x. Did you mean --runs? See `gnomon list",
         ),
-        (["list", "--runs"], "gnomon list: expected other arguments, got Missing value for argument '--runs"),
+        (["list", "--runs"], "gnomon list: expected valid arguments, got Missing value for argument '--runs"),
         (
             ["measure", "--moel", "x"],
-            "gnomon measure: expected other arguments, got none for --data.",
+            "gnomon measure: expected valid arguments, got none for --data.",
         ),
         (["measure", "a", "--model", "b", "--data", "c", "--seed", "--"], "gnomon measure: "),
         (
             ["measure", "a", "--model", "b", "--data", "c", "--seed", "x"],
-            "expected other arguments, got Error parsing --seed",
+            "expected valid arguments, got Error parsing --seed",
         ),
         (["measure", "a", "--model", "b", "--data", "c", "--dtype", "x"], "invalid choice 'x'"),
         (
             ["run", "xor", "--seeds", "0", "-" * 30],
-            "gnomon run xor: expected other arguments, got Unrecognized",
+            "gnomon run xor: expected valid arguments, got Unrecognized",
         ),
     ],
 )

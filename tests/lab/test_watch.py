@@ -248,7 +248,7 @@ def test_the_picture_follows_on_a_terminal(folder, monkeypatch):
         (["/dev/null"], "(DIR): expected a folder, or a file of readings, got '/dev/null', which is neither."),
         (["words.txt"], "(DIR): expected a file with one reading per line, got words.txt holds no readings."),
         (["--port", "65536"], "(--port): expected a port, 0 to 65535, got 65536."),
-        (["--port", "x"], "expected other arguments"),
+        (["--port", "x"], "expected valid arguments"),
         (["--once", "--out", "no/page.html"], "(--out): expected a file in a folder, got 'no/page.html'."),
         (["words.txt", "--once", "--out", "words.txt"], "(--out): expected a file that is not read here"),
         (

@@ -159,7 +159,7 @@ class Wrapper(nn.Module):
 def test_a_linear_network_is_a_head_only_if_it_is_named(count):
     torch.manual_seed(0)
     model, x = Wrapper(Product()).double(), samples(WIDTH)[:count]
-    with pytest.raises(UnsupportedModuleError, match=r"features\(model\): .* got one of which none outputs them"):
+    with pytest.raises(UnsupportedModuleError, match=r"features\(model\): .* got one in which no linear layer does"):
         gnomon.features(model, x)
     read = Probe(model, x, {"seen": READ["seen"], "w": READ["w"]}, head="network").read().values
     torch.testing.assert_close(read["seen"], x)
@@ -335,7 +335,7 @@ class Tied(nn.Module):
 def test_a_product_without_a_layer_is_said_to_have_none():
     torch.manual_seed(0)
     tokens = torch.randint(CLASSES, (N, WIDTH))
-    said = "got one of which none outputs them for all samples. .* by F.linear, multiply by it in a module"
+    said = "got one in which no linear layer does, for all samples. .* by F.linear, multiply by it in a module"
     with pytest.raises(UnsupportedModuleError, match=said):
         Probe(Tied().double(), (tokens, LABELS), [nc1])
     with pytest.raises(UnsupportedModuleError, match=r"Probe\(head\): .* got 'embedding', a Embedding"):

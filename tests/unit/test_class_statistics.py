@@ -338,7 +338,7 @@ def test_moments_that_do_not_belong_together_are_named():
         ((counts.tolist(), means, within), ArgumentTypeError, r"means\): expected tensors .*, got list and Tensor"),
         ((counts, means, torch.eye(4)), ArgumentTypeError, r"within\): expected a Dense or Factored .*, got Tensor"),
         ((counts.float(), means, within), RangeError, r"counts\): expected whole numbers, got torch.float32"),
-        ((counts.to("meta"), means, within), RangeError, r"counts\): expected them on cpu as the means .*, got meta"),
+        ((counts.to("meta"), means, within), RangeError, r"counts\): expected counts on cpu, like the means, got meta"),
         ((counts, means.double(), within), RangeError, r"means\): expected torch.float32 .*, got torch.float64"),
         (
             (counts[:1], means, within),

@@ -363,15 +363,19 @@ def test_what_is_on_two_devices_is_named():
             )
             with pytest.raises(RangeError, match=says):
                 call()
-        with pytest.raises(RangeError, match=rf"vector_jacobian\(v\): expected it on {DEVICE} as x is, got cpu. Move"):
+        with pytest.raises(
+            RangeError, match=rf"vector_jacobian\(v\): expected a tensor on {DEVICE}, like x, got cpu. Move"
+        ):
             vector_jacobian(moved(model), moved(x), torch.ones(3, dtype=torch.float64))
-        with pytest.raises(RangeError, match=rf"Plane\(directions\): expected it on cpu as origin is, got {DEVICE}"):
+        with pytest.raises(
+            RangeError, match=rf"Plane\(directions\): expected a tensor on cpu, like origin, got {DEVICE}"
+        ):
             Plane(x[0], moved(plane.directions))
-        with pytest.raises(RangeError, match=rf"plane_through\(x3\): expected it on cpu as x1 is, got {DEVICE}"):
+        with pytest.raises(RangeError, match=rf"plane_through\(x3\): expected a tensor on cpu, like x1, got {DEVICE}"):
             plane_through(x[0], x[1], moved(x[2]))
-        with pytest.raises(RangeError, match=rf"region_of\(x\): expected it on cpu as plane is, got {DEVICE}"):
+        with pytest.raises(RangeError, match=rf"region_of\(x\): expected a tensor on cpu, like plane, got {DEVICE}"):
             regions.region_of(moved(x))
-        with pytest.raises(RangeError, match=rf"migration\(after\): expected it on cpu as before is, got {DEVICE}"):
+        with pytest.raises(RangeError, match=rf"migration\(after\): expected a tensor on cpu, like before, got {DEVICE}"):
             migration(regions, moved(regions), x[:, :2])
 
 

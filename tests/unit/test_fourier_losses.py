@@ -129,7 +129,7 @@ def test_it_is_read_in_a_probe_of_all_pairs():
         some.read()
     with pytest.warns(UserWarning, match="fourier_losses is NaN at step 0: .*expected p outputs at all p² pairs"):
         assert some(0).missing.keys() == {"fourier_losses"}
-    with pytest.raises(RangeError, match=r"expected fourier_losses to ask for .*, got trained"):
+    with pytest.raises(RangeError, match=r"expected the arguments of fourier_losses to be among .*, got trained"):
         Probe(model, (x, labels), [fourier_losses])
 
 

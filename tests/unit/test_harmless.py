@@ -666,7 +666,7 @@ def test_state_in_objects_of_the_standard_library_is_said_before_training():
 def test_layers_that_a_pass_makes_are_said_before_training():
     """A reading would draw their weights, and training others."""
     model = nn.Sequential(Lazy(), nn.Linear(4, 3))
-    with pytest.raises(UnsupportedModuleError, match=r"Probe\(model\): .* whose forward pass makes '0\.layer"):
+    with pytest.raises(UnsupportedModuleError, match=r"Probe\(model\): .* got one that creates '0\.layer"):
         Probe(model, X, [jacobian_norm])
     assert not list(model[0].children())
     model(X)

@@ -236,7 +236,7 @@ def test_layers_that_are_named_are_the_head_whatever_goes_on_behind_them():
     torch.manual_seed(0)
     end = nn.Sequential(nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
     squeezed = Network(pixels(), nn.Conv2d(5, CLASSES, 1), end).double()
-    with pytest.raises(UnsupportedModuleError, match="got one of which none outputs them"):
+    with pytest.raises(UnsupportedModuleError, match="got one in which no linear layer does"):
         Probe(squeezed, (IMAGES, LABELS), [self_duality])
     asked = {"seen": lambda features: features, "w": lambda classifier: classifier, "b": lambda bias: bias}
     read = Probe(squeezed, (IMAGES, LABELS), asked | {"duality": self_duality}, head="first").read().values

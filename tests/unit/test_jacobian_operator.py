@@ -111,7 +111,9 @@ def moves_samples(model, x):
     x.mul_(3)
 
 
-OTHERS = r"\(model\): expected the weights and samples that the operator was made with, got others since. Make it"
+OTHERS = (
+    r"\(model\): expected unchanged weights and samples, got ones that changed since the operator was made. Make it"
+)
 
 
 @pytest.mark.parametrize("memory", [None, 1])

@@ -272,7 +272,7 @@ def test_bad_input_is_named():
         ntk(nn.ReLU(), x)
     with pytest.raises(UnsupportedModuleError, match=r"ntk\(model\): expected samples that do not mix"):
         ntk(nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3)).double(), x)
-    with torch.no_grad(), pytest.raises(UnsupportedModuleError, match=r"takes the same layers for every sample"):
+    with torch.no_grad(), pytest.raises(UnsupportedModuleError, match=r"calls the same layers for every sample"):
         ntk(Choosing().double(), torch.cat([x.abs(), -3 * x.abs()[:1]]), memory=1)
 
 

@@ -202,5 +202,5 @@ def test_settings_out_of_range_are_named():
         RangeError, match=r"ntk_to_point: expected rtol above 0, got 0; passes a whole number of at least 16, got 3"
     ):
         gnomon.ntk_to_point(model, x, x[0], rtol=0, passes=3)
-    with pytest.raises(RangeError, match=r"ntk\(trace\): expected True with an accuracy, got False. Leave out rtol"):
+    with pytest.raises(RangeError, match=r"ntk\(trace\): expected True where rtol is given, got False. Leave out rtol"):
         ntk(model, x, trace=False, rtol=0.05)

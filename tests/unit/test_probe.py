@@ -236,7 +236,7 @@ def test_bad_quantities_are_named():
         Probe(model, x, [accuracy], max_overhead=0)
     with pytest.raises(EmptyError, match=r"Probe\(quantities\): expected at least one"):
         Probe(model, x, [])
-    with pytest.raises(RangeError, match=r"expected f to ask for .*got jacobain. Did you mean jacobian\?"):
+    with pytest.raises(RangeError, match=r"the arguments of f to be among .*got jacobain. Did you mean jacobian\?"):
         Probe(model, x, {"f": lambda jacobain: jacobain})
     with pytest.raises(
         RangeError, match=r"got train_x. Pass that .* it, or functools.partial\(centroid_rate, train_x="
@@ -258,7 +258,7 @@ def test_bad_quantities_are_named():
         Probe(model, x, [lambda x: x])
     with pytest.raises(RangeError, match=r"expected distinct names, got explained_variance_ratio\. Pass a mapping"):
         Probe(model, x, [explained_variance_ratio, explained_variance_ratio])
-    with pytest.raises(RangeError, match=r"expected no circle, got (a -> b -> a|b -> a -> b)"):
+    with pytest.raises(RangeError, match=r"expected no circular dependency, got (a -> b -> a|b -> a -> b)"):
         Probe(model, x, {"a": lambda b: b, "b": lambda a: a})
 
 
@@ -393,7 +393,7 @@ def test_what_has_no_linear_head_is_said_before_training():
             gnomon.Probe(bare, (x, labels), given)
     with pytest.raises(RangeError, match=r"Probe\(layers\): expected one of 0, 1, 2, got 'fc'"):
         gnomon.Probe(model, (x, labels), [gnomon.nc1], layers="fc")
-    with pytest.raises(UnsupportedModuleError, match=r"final linear layer outputs the logits, got one of which none"):
+    with pytest.raises(UnsupportedModuleError, match=r"final linear layer outputs the logits, got one in which no"):
         gnomon.features(nn.Sequential(model, nn.Softmax(1)), x)
     torch.testing.assert_close(gnomon.features(nn.Sequential(model, nn.Softmax(1)), x, layer="1"), model(x))
     model.unused = nn.Linear(2, 2).double()

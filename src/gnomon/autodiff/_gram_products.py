@@ -133,9 +133,9 @@ def factors(model: nn.Module, plan: Plan, x: Tensor, *, create_graph: bool) -> l
             if not plan.layers.issubset(found):
                 raise UnsupportedModuleError(
                     "model",
-                    "a forward pass that takes the same layers for every sample",
+                    "a forward pass that calls the same layers for every sample",
                     "one that changes",
-                    "Split the samples by the way they take.",
+                    "Split the samples by the path they take.",
                 )
             made += layer_factors(tape, [found[name] for name in sorted(plan.layers)], create_graph=create_graph)
     if plan.contracted:

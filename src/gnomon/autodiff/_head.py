@@ -239,7 +239,7 @@ def no_head() -> UnsupportedModuleError:
     return UnsupportedModuleError(
         "model",
         "a network whose final linear layer outputs the logits",
-        "one of which none outputs them for all samples",
+        "one in which no linear layer does, for all samples",
         "Name the layer whose input is meant, or the layers from which the logits come as the head; if they come from a"
         " weight without a layer, as by F.linear, multiply by it in a module.",
     )

@@ -74,7 +74,7 @@ def sharded() -> UnsupportedModuleError:
     """The error for a network that is sharded over processes."""
     return UnsupportedModuleError(
         "model",
-        "parameters that are whole on this process",
+        "unsharded parameters",
         "ones that are sharded over several",
         "Read them with a Probe, or inside gnomon.probe.whole, on all processes.",
     )

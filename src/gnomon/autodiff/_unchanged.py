@@ -40,7 +40,7 @@ def others() -> RangeError:
     """The error for what was changed since."""
     return RangeError(
         "model",
-        "the weights and samples that the operator was made with",
-        "others since",
+        "unchanged weights and samples",
+        "ones that changed since the operator was made",
         "Make it again after a step.",
     )

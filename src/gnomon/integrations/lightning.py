@@ -109,7 +109,10 @@ class ProbeCallback(Callback):
             return saved[place]
         if saved:
             what = f"{len(rules)} histories of {self._names or 'steps'} in the checkpoint"
-            warn(f"ProbeCallback: expected {what}, got {len(saved)}. Rule {place + 1} begins anew.", UserWarning)
+            warn(
+                f"ProbeCallback: expected {what}, got {len(saved)}. Rule {place + 1} starts without one.",
+                UserWarning,
+            )
         return None
 
     @property

@@ -146,7 +146,7 @@ def plan(
         order = [*graphlib.TopologicalSorter(arguments).static_order()]
     except graphlib.CycleError as error:
         circle = " -> ".join(error.args[1])
-        raise RangeError("quantities", "no circle", circle, "Rename an argument.") from error
+        raise RangeError("quantities", "no circular dependency", circle, "Rename an argument.") from error
     ordered = [name for name in order if name in by_name and name not in OBSERVATIONS]
     found = Plan(
         {name: by_name[name] for name in ordered},
@@ -217,7 +217,9 @@ def wanted(name: str, quantity: Quantity, known: set[str], requested: Collection
                 if near
                 else f"Pass that quantity too, or data that has it, or functools.partial({name}, {parameter.name}=...)."
             )
-            raise RangeError("quantities", f"{name} to ask for {', '.join(observed)}", parameter.name, hint)
+            raise RangeError(
+                "quantities", f"the arguments of {name} to be among {', '.join(observed)}", parameter.name, hint
+            )
     if not names and any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters.values()):
         raise _nameless(quantity)
     return names

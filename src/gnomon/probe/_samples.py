@@ -251,7 +251,7 @@ def check_again(data: object) -> None:
         raise RangeError(
             "data",
             "batches that can be iterated again at each reading",
-            f"a {type(data).__name__}, which ends",
+            f"a {type(data).__name__}, which can be iterated only once",
             "Pass a list of them, or a DataLoader.",
         )
 

@@ -33,8 +33,8 @@ def reporting_side_effects(model: nn.Module, look: Callable[[], T]) -> T:
     if made:
         raise UnsupportedModuleError(
             "model",
-            "a network that has all its parts",
-            f"one whose forward pass makes {min(made)!r}",
+            "an initialised network",
+            f"one that creates {min(made)!r} in its forward pass",
             "Run it once before.",
         )
     changed = [

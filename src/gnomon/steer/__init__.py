@@ -1,4 +1,4 @@
-"""Methods that change training, built on the derivatives that `measure` uses; and their rivals."""
+"""Methods that change training, built on the derivatives that `measure` uses; and others to compare them with."""
 
 from gnomon.steer._egalitarian_gradients import EgalitarianGradients
 from gnomon.steer._grokalign import GrokAlign

@@ -140,7 +140,7 @@ def _bind(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str, 
             "Attach each optimizer's own.",
         )
     if KEY in optimizer.state_dict():
-        raise RangeError("optimizer", "one with nothing attached", "one with it", "Attach once.")
+        raise RangeError("optimizer", "an optimizer without an attached method", "one that has one", "Attach once.")
 
     name = type(method).__name__
 

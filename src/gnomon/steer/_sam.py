@@ -15,7 +15,7 @@ from gnomon.steer._parameters import gradients_of, joint_norm, named
 
 
 class SAM:
-    r"""Sharpness-aware minimisation: a step uses the gradient at a distance ρ up the slope.
+    r"""Sharpness-aware minimisation: a step uses the gradient after an ascent step of length ρ.
 
     $g \leftarrow \nabla L(\theta + \rho\,\frac{g}{\|g\|})$ from $g = \nabla L(\theta)$; the norm is over all parameters
 
@@ -82,7 +82,7 @@ class SAM:
 
     @contextmanager
     def uphill(self) -> Iterator[None]:
-        """Inside, parameters are a distance ρ up the slope, without gradients; restored at the end, even on an error.
+        """Inside, parameters are an ascent step of length ρ away, without gradients; restored at the end, always.
 
         Raises:
             EmptyError: if no parameter has a gradient.

@@ -37,7 +37,7 @@ def parse(target: Callable[..., T], arguments: Sequence[str], prog: str, descrip
         words = one_line(stderr.getvalue())
         if words.startswith(MISSING_FIRST) and is_dataclass(target):
             words += mistyped(target, arguments)
-        raise DataError(None, "other arguments", words, f"See `{prog} --help`.", where=prog) from None
+        raise DataError(None, "valid arguments", words, f"See `{prog} --help`.", where=prog) from None
 
 
 def without_none(options: type) -> type:

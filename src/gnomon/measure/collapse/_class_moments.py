@@ -59,7 +59,7 @@ class ClassMoments:
         if self.counts.device != self.means.device or self.counts.layout != self.means.layout:
             raise RangeError(
                 "counts",
-                f"them on {self.means.device} as the means are",
+                f"counts on {self.means.device}, like the means",
                 self.counts.device,
                 "Move one of them.",
             )

@@ -27,7 +27,7 @@ def commutator_defect(
     seed: int = 0,
     memory: int | None = None,
 ) -> Estimate:
-    r"""How far apart two gradient steps on two batches end, depending on their order, over the product of the steps.
+    r"""How far two gradient steps on two batches depend on their order: their commutator over the gradients' norms.
 
     Reading:
         Low, high: 0: the order of batches does not matter, as where the loss is flat or the batches are alike.

@@ -123,7 +123,7 @@ def ntk(
         _checks.finite(ntk=kernel)
         return kernel
     if not trace:
-        raise RangeError("trace", "True with an accuracy", trace, "Leave out rtol: the full kernel is not estimated.")
+        raise RangeError("trace", "True where rtol is given", trace, "Leave out rtol: the whole kernel is exact.")
     accuracy = Accuracy.of(rtol, passes, seed)
     found = kernel_between(model, x, x2, accuracy, memory)
     _checks.finite(ntk=found.value)

@@ -100,7 +100,7 @@ def fact_table(
     _checks.finite(x=x)
     weights = {name: part for name, part in trainable(model, x).items() if part.ndim > 1 and part.numel() > 0}
     if not weights:
-        raise EmptyError("model", "a weight of two axes or more that asks for gradients", "none", "Pass another.")
+        raise EmptyError("model", "a weight of two axes or more that requires gradients", "none", "Pass another.")
     x, labels = outside_inference(x), outside_inference(labels)
     size = chunk_size(model, x, memory=memory)
     gradients = loss_gradient(model, weights, x, labels, partial(scaled_sum, loss), size, create_graph=False)

@@ -113,7 +113,7 @@ def constant_norm(training: Training, alpha: float) -> None:
 
 
 def sharpness_aware(training: Training, rho: float) -> None:
-    """The gradient, taken a distance up the slope."""
+    """The gradient, taken after an ascent step."""
     training.uphill = gnomon.SAM(training.parameters, rho).uphill
 
 
