@@ -20,6 +20,8 @@ from gnomon.measure.collapse._nc2_orthogonal import nc2_orthogonal
 class LayerCollapse:
     r"""Neural collapse before and after the nonlinearity of each layer, and what its weight has to do with it.
 
+    NC1 is `nc1_trace_ratio` here, as in the source, and not `nc1`.
+
     Attributes:
         layers: the layers' names, in the order in which they are called.
         nc1_input: $\operatorname{tr}\Sigma_W/\operatorname{tr}\Sigma_B$ of $\Phi$, the rows or patches that the weight

@@ -41,8 +41,8 @@ def effective_rank(
     $r(G) = \operatorname{tr}G / \lambda_1(G)$
 
     Another number has the same name, the exponential of the entropy of the eigenvalues' shares (Roy, Vetterli, 2007),
-    which is never smaller. This one is the stable rank of a matrix A with $A^\top A = G$, which `stable_rank` computes
-    for each sample's Jacobian.
+    which is never smaller; that of singular values is `LayerSpectra.effective_rank`, and `rank_me`. This one is the
+    stable rank of a matrix A with $A^\top A = G$, which `stable_rank` computes for each sample's Jacobian.
 
     Source:
         Koltchinskii, Lounici, Concentration Inequalities and Moment Bounds for Sample Covariance Operators,

@@ -23,7 +23,7 @@ class LayerSpectra:
         spectral_norm: $\sigma_1$.
         stable_rank: $\|W\|_F^2/\sigma_1^2$, in [1, q] up to rounding; 0 for a zero weight.
         effective_rank: the exponential of the entropy of $\sigma_j/\sum_i\sigma_i$, in [1, q] up to rounding; 0 for a
-            zero weight.
+            zero weight. `effective_rank`, of an AGOP, is another number, as `stable_rank` is here.
     """
 
     layers: tuple[str, ...]
