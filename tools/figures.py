@@ -43,6 +43,7 @@ FIGURES = {
     "experiments/mse-vs-ce": "mse-vs-ce/78b14834-seed0/losses-fashion_mnist-resnet18",
     "experiments/nfa": "nfa/16d52514-seed0/nfa",
     "experiments/ntk-regime": "ntk-regime/708e1b2d-seed0/regime",
+    "experiments/rank": "rank/32048b29-seed0/mse",
     "experiments/rank-paper": "rank/3405c76c-seed0/cross-entropy",
     "experiments/rank-paper-mse": "rank/a8d89d35-seed0/mse",
     "experiments/rfm-addition": "rfm-addition/a8e62321-seed0/curves",
