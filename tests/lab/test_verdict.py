@@ -219,26 +219,41 @@ def test_a_rule_stops_at_the_first_reading_that_it_finds_improbable(judged):
     assert set(improbable(judged.data, predicted, len(judged.networks), 0.005)) == {None}
 
 
-def test_what_ships_says_what_was_fitted(judged):
-    data, group = judged.data.of(list(CORE)), judged.group("families")
-    kept = json.loads(json.dumps(shipped(list(CORE), judged.networks, data, group)))
-    ships = Corpus(kept)
+@pytest.fixture(scope="module")
+def ships(judged):
+    group = judged.group("families")
+    kept = shipped(tuple(CORE), tuple(VALIDATION), judged.networks, judged.data, group)
+    return Corpus(json.loads(json.dumps(kept)))
+
+
+USED = {"alone": [*CORE], "with_validation": [*CORE, *VALIDATION]}
+
+
+@pytest.mark.parametrize("which", USED)
+def test_a_model_that_ships_says_what_was_fitted(judged, ships, which):
+    data, group, model = judged.data.of(USED[which]), judged.group("families"), getattr(ships, which)
     name, scores, calibrate = chosen(data, data.rises, group, BOOSTED)
     learnt = data.known
     predicted = calibrate(BOOSTED[name](data.traits[learnt], data.rises[learnt], data.network[learnt])(data.traits))
     ranges = Ranges.of(calibrate(scores[name])[learnt], data.rise[learnt])
-    known, near, far = data.only(learnt), [], []
-    rows = [data.traits[place] for place in np.flatnonzero(learnt)]
-    np.testing.assert_allclose([ships.probability(row) for row in rows], predicted[learnt], rtol=1e-4, atol=1e-6)
-    for place in range(0, len(data.known), 37):
-        traits = dict(zip(data.names, data.traits[place], strict=True))
-        row = ships.row(traits)
-        if np.abs(ranges.edges - predicted[place]).min() > 1e-5:  # which is rounding
-            np.testing.assert_allclose(
-                ships.range(predicted[place])[:2], np.ravel(ranges.at(predicted[[place]])), atol=1e-5
-            )
+    rows = [model.row(dict(zip(data.names, row, strict=True))) for row in data.traits]
+    probabilities = np.array([model.probability(row) for row in rows])
+    np.testing.assert_allclose(probabilities[learnt], predicted[learnt], rtol=1e-4, atol=1e-6)
+    for probability in predicted[::37]:
+        if np.abs(ranges.edges - probability).min() > 1e-5:  # which is rounding
+            expected = np.ravel(ranges.at(np.array([probability])))
+            np.testing.assert_allclose(model.range(probability)[:2], expected, atol=1e-5)
+    without, instead = model.counterfactual(rows[0])
+    other = np.where(np.array(data.names) == without, data.traits[learnt].mean(0), rows[0])
+    np.testing.assert_allclose(instead, model.probability(other), atol=1e-6)
+
+
+def test_similar_runs_that_ship_are_those_by_what_training_data_show(judged, ships):
+    data, near, far = judged.data.of([*CORE]), [], []
+    known = data.only(data.known)
+    scale = standard(known.traits)
+    for row in data.traits[::37]:
         found = ships.similar(row)
-        scale = standard(known.traits)
         _, off = similar(scale(row[None]), scale(known.traits), known.network)
         np.testing.assert_allclose([run.distance for run in found], off[0], atol=2e-3)
         near.append(found[0].distance)
@@ -248,19 +263,18 @@ def test_what_ships_says_what_was_fitted(judged):
     network = judged.networks[0]
     assert (own.family, own.seed, own.step) == (network.family, network.seed, network.steps[data.place[0]])
     np.testing.assert_allclose(own.unseen, network.unseen, atol=1e-6)
-    without, instead = ships.counterfactual(row)
-    other = np.where(np.array(data.names) == without, known.traits.mean(0), row)
-    np.testing.assert_allclose(instead, ships.probability(other), atol=1e-6)
 
 
-def test_the_corpus_that_ships_predicts_what_was_fitted_to_the_table_that_ships():
+@pytest.mark.parametrize(("which", "quantities"), [("alone", CORE), ("with_validation", CORE | VALIDATION)])
+def test_the_corpus_that_ships_predicts_what_was_fitted_to_the_table_that_ships(which, quantities):
     """At its own moments too, at which many a threshold lies."""
     names, networks = read_corpus(corpus_at(""))
-    data = moments(names, [network for network in networks if len(network.steps)], CORE)
-    known = data.only(data.known & data.whole)
+    data = moments(names, [network for network in networks if len(network.steps)], quantities)
+    known, model = data.only(data.known & data.whole), getattr(shipped_corpus(), which)
+    assert known.names == model.names
     expected = booster().fit(known.traits, known.rises).decision_function(known.traits)
-    calibrated = shipped_corpus()._slope * expected + shipped_corpus()._shift
-    found = [shipped_corpus().probability(row) for row in known.traits[::2]]
+    calibrated = model._slope * expected + model._shift
+    found = [model.probability(row) for row in known.traits[::2]]
     np.testing.assert_allclose(found, 1 / (1 + np.exp(-calibrated[::2])), atol=1e-4)
 
 

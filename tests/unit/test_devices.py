@@ -375,7 +375,9 @@ def test_what_is_on_two_devices_is_named():
             plane_through(x[0], x[1], moved(x[2]))
         with pytest.raises(RangeError, match=rf"region_of\(x\): expected a tensor on cpu, like plane, got {DEVICE}"):
             regions.region_of(moved(x))
-        with pytest.raises(RangeError, match=rf"migration\(after\): expected a tensor on cpu, like before, got {DEVICE}"):
+        with pytest.raises(
+            RangeError, match=rf"migration\(after\): expected a tensor on cpu, like before, got {DEVICE}"
+        ):
             migration(regions, moved(regions), x[:, :2])
 
 

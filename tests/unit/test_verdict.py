@@ -15,6 +15,7 @@ from gnomon_lab.report.worth import worth
 
 STEPS = [0, *(round(8 * 2 ** (half / 2)) for half in range(12))]
 NAMES = corpus().quantities
+VALIDATION = ("validation_accuracy", "validation_log_probability")
 
 
 def readings(**changes):
@@ -56,6 +57,10 @@ def made_up(monkeypatch):
             run | {"family": "far", "rises": [False], "traits": [[9.0] * len(names)]},
         ],
     }
+    # With a validation split, from which it takes nothing but the traits' names, the odds are others.
+    beside = [f"{name}, {form}" for name in VALIDATION for form in TRAITS[name][1]]
+    also = {"traits": [*names, *beside], "middle": [0.0] * (len(names) + len(beside)), "start": -3.0, "stop": 0.005}
+    here["with_validation"] = here | also
     monkeypatch.setattr(_verdict, "corpus", lambda: Corpus(here))
     return here
 
@@ -156,6 +161,26 @@ def test_a_validation_split_says_why_it_rests_and_agrees_or_not(made_up):
     assert other.agrees is False
     assert other.evidence.endswith("(the probability is not their share). A validation split points the other way.")
     assert verdict(STEPS, **low).agrees is None
+
+
+def test_the_probability_is_from_a_validation_split_too_where_it_has_what_is_needed(made_up):
+    """Its log-probability as well, at the last two doublings of the steps."""
+    accuracy, likely = [0.5] * len(STEPS), [-2.0] * len(STEPS)
+    beside = {"validation_accuracy": accuracy, "validation_log_probability": likely}
+    both = verdict(STEPS, **readings(), **beside)
+    assert both.probability == pytest.approx(1 / (1 + math.exp(6)))
+    assert (both.says, both.reached) == ("fits and is stuck", True)
+    assert "(the probability is not their share). The probability is from the validation split too." in both.evidence
+    assert both.similar == verdict(STEPS, **readings()).similar
+    alone = verdict(STEPS, **readings(), validation_accuracy=accuracy)
+    assert alone.probability == pytest.approx(1 / (1 + math.exp(2)))
+    assert "too" not in alone.evidence
+    for kept in (slice(6), slice(-1), slice(-1, None)):
+        seldom = np.full(len(STEPS), math.nan)
+        seldom[kept] = -2.0
+        assert verdict(STEPS, **readings(), **beside | {"validation_log_probability": seldom}) == alone
+    fewer = {name: values[::2] for name, values in beside.items()}
+    assert verdict(STEPS, **readings(), **fewer, validation_steps=STEPS[::2]) == both
 
 
 def test_limits_belong_to_what_is_judged_and_still_changes(made_up):
@@ -282,6 +307,12 @@ def test_bad_readings_are_refused():
         RangeError, match=r"verdict\(validation_accuracy\): expected a number at the last step, got NaN"
     ):
         verdict(STEPS, **readings(), validation_accuracy=[0.5] * 12 + [math.nan])
+    with pytest.raises(RangeError, match=r"verdict\(validation_log_probability\): expected a validation_accuracy with"):
+        verdict(STEPS, **readings(), validation_log_probability=[-0.5] * 13)
+    with pytest.raises(ShapeError, match=r"\(validation_log_probability\): expected shape \(13,\) as steps has"):
+        verdict(STEPS, **readings(), validation_accuracy=[0.5] * 13, validation_log_probability=[-0.5])
+    with pytest.raises(RangeError, match=r"\(validation_log_probability\): expected numbers in \[-inf, 0\], got 0.5"):
+        verdict(STEPS, **readings(), validation_accuracy=[0.5] * 13, validation_log_probability=[0.5] * 13)
     with pytest.raises(TypeError, match=r"verdict\(accuracy\): expected numbers, .* not NoneType\. Leave out what"):
         verdict(STEPS, **readings() | {"accuracy": [1.0] * 12 + [None]})
     with pytest.raises(RangeError, match=r"verdict\(steps\): expected numbers from 0 up, got -5.0"):
@@ -338,6 +369,13 @@ def test_a_history_is_asked_by_its_names(made_up):
         verdict(STEPS, **readings(), validation_accuracy=[0.5] * len(STEPS)), similar=()
     )
     assert history().verdict(validation=None).agrees is None
+    also = history()
+    for row in also:
+        row.numbers["validation/log_probability"] = -2.0
+    assert also.verdict().probability == pytest.approx(1 / (1 + math.exp(6)))
+    assert also.verdict(validation=None).evidence == history().verdict(validation=None).evidence
+    del [*also][3].numbers["validation/accuracy"]
+    assert also.verdict().probability == pytest.approx(1 / (1 + math.exp(6)))
 
 
 @pytest.mark.bad_input

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from gnomon.history._corpus import Corpus, Row, SimilarRun
+from gnomon.history._corpus import Corpus, SimilarRun
+from gnomon.history._model import Model, Row
 from gnomon.history._traits import Series
 
 LIKELY = 0.5
@@ -39,9 +40,9 @@ def evidence(
     )
 
 
-def counterfactual(known: Corpus, row: Row, probability: float) -> str:
+def counterfactual(model: Model, row: Row, probability: float) -> str:
     """What the verdict depends on most, and the probability without it."""
-    name, instead = known.counterfactual(row)
+    name, instead = model.counterfactual(row)
     return (
         f"Most depends on {in_words(name)}: with the corpus's mean in its place the {probability:.0%} would be "
         f"{instead:.0%}."

@@ -38,6 +38,8 @@ def verdict_of(rows: Sequence[Row], split: str, validation: str | None) -> Verdi
         also = column(rows, held_out)
         read = also.isfinite() & (steps <= last.step)
         judged |= {"validation_accuracy": also[read], "validation_steps": steps[read]}
+        if (likely := f"{validation}/log_probability") in names:
+            judged["validation_log_probability"] = column(rows, likely)[read]
     return verdict(steps[finite], **judged)
 
 

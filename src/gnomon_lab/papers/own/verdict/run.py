@@ -138,7 +138,7 @@ def run(config: Config, run: Run) -> None:
         predicted = judged.predicted("core", grouping, outcomes)
         fitted = Scored(data, outcomes, family, judged.draws, data.fitted)
         run.record(step, grouping=grouping, target=target, fitted=scores(fitted, predicted))
-    kept = shipped(list(CORE), judged.networks, data.of(list(CORE)), judged.group("families"))
+    kept = shipped(tuple(CORE), tuple(VALIDATION), judged.networks, data, judged.group("families"))
     rules = rules_of(judged, kept["stop"])
     for step in run.steps("rules", len(rules) - 1):
         name, places = list(rules.items())[step]

@@ -18,21 +18,47 @@ DIGITS = 4
 Json = dict[str, Any]
 
 
-def shipped(quantities: Sequence[str], networks: Sequence[Watched], data: Moments, group: Int[np.ndarray, "m"]) -> Json:
-    """All that `gnomon.verdict` needs, each thing learnt as in the judgement, with nothing left out."""
-    data, group = data.only(data.whole), group[data.whole]
-    known = data.only(data.known)
+def shipped(
+    quantities: Sequence[str],
+    validation: Sequence[str],
+    networks: Sequence[Watched],
+    data: Moments,
+    group: Int[np.ndarray, "m"],
+) -> Json:
+    """All that `gnomon.verdict` needs, each thing learnt as in the judgement, with nothing left out.
+
+    Similar runs, and the distance to them, are by the quantities of the training data alone.
+    """
+    alone, of_group = whole(data.of(quantities), group)
+    known = alone.only(alone.known)
     fitted = standard(known.traits)
-    lowest, next_to_it = fitted(np.array([[0.0], [1.0]]) + np.zeros(len(data.names)))
-    width = 1 / (next_to_it - lowest)
+    lowest, next_to_it = fitted(np.array([[0.0], [1.0]]) + np.zeros(len(alone.names)))
+    return {
+        "quantities": list(quantities),
+        **model(networks, alone, of_group),
+        "width": rounded(1 / (next_to_it - lowest)),
+        "limit": round(limit(known, of_group[alone.known]), DIGITS),
+        "with_validation": model(networks, *whole(data.of((*quantities, *validation)), group)),
+        "runs": [
+            one(networks[which], known.only(known.network == which), fitted) for which in np.unique(known.network)
+        ],
+    }
+
+
+def whole(data: Moments, group: Int[np.ndarray, "m"]) -> tuple[Moments, Int[np.ndarray, "m"]]:
+    """The moments that have all traits, and their groups."""
+    return data.only(data.whole), group[data.whole]
+
+
+def model(networks: Sequence[Watched], data: Moments, group: Int[np.ndarray, "m"]) -> Json:
+    """One model, its calibration, and what came at each probability."""
+    known = data.only(data.known)
     name, scores, calibrate = chosen(data, data.rises, group, BOOSTED)
     predicted = calibrate(scores[name])
     ranges = Ranges.of(predicted[data.known], known.rise)
     return {
-        "quantities": list(quantities),
         "traits": list(data.names),
-        "middle": rounded(-lowest * width),
-        "width": rounded(width),
+        "middle": rounded(known.traits.mean(0)),
         **boosted(known),
         "calibration": calibration(calibrate),
         "ranges": {
@@ -41,11 +67,7 @@ def shipped(quantities: Sequence[str], networks: Sequence[Watched], data: Moment
             "high": rounded(ranges.high),
             "doublings": doublings(ranges.edges, predicted[data.known], known),
         },
-        "limit": round(limit(known, group[data.known]), DIGITS),
         "stop": threshold(data, predicted, networks, np.unique(data.network)),
-        "runs": [
-            one(networks[which], known.only(known.network == which), fitted) for which in np.unique(known.network)
-        ],
     }
 
 
