@@ -64,9 +64,6 @@ sampled(gnomon.compare)(lambda s: {"first": gnomon.History(), "second": gnomon.H
 sampled(gnomon.feature_learning_interval)(
     lambda s: {"steps": torch.arange(s.sizes.n), "values": s.normal("n", "p"), "tolerance": 0.1}
 )
-sampled(gnomon.fourier_losses)(
-    lambda s: {"logits": s.normal(9, 3), "labels": torch.arange(9) % 3, "trained": torch.arange(9) < 5}
-)
 sampled(gnomon.fourier_norms)(lambda s: {"matrix": s.normal("p", "d")})
 sampled(gnomon.gini)(lambda s: {"values": s.normal("n", "p").abs()})
 sampled(gnomon.plateau)(
@@ -74,7 +71,6 @@ sampled(gnomon.plateau)(
 )
 sampled(gnomon.polar_decomposition)(lambda s: {"matrix": s.normal("k", "p")})
 sampled(gnomon.psd_root)(lambda s: {"matrix": s.square()})
-sampled(gnomon.top_eigenvectors)(lambda s: {"agop": s.square(), "count": 2})
 sampled(gnomon.verdict)(
     lambda s: (
         {"steps": 2 ** torch.arange(s.sizes.n)}

@@ -39,7 +39,7 @@ ERRORS = {
     "steer/_input_noise.py:InputNoise.load_state_dict",
     *("measure/_estimates.py:warn_if_inaccurate", "steer/_parameters.py:first_nonfinite", "steer/_sam.py:SAM.uphill"),
     "steer/_weight_norm_constraint.py:WeightNormConstraint._now",
-    *("linalg/_fourier_losses.py:_check_mask", "linalg/_fourier_losses.py:_modulus"),
+    *("measure/fourier/_fourier_losses.py:_check_mask", "measure/fourier/_fourier_losses.py:_modulus"),
     "autodiff/_gauss_newton_operator.py:GaussNewtonOperator._require_derivatives",
     "autodiff/_loss_operator.py:LossOperator._require_symmetry",
     "measure/gradients/_gradient_disparity.py:_rescaled",

@@ -77,6 +77,20 @@ def rank(agop):
     return torch.tensor(sum(values) / max(values), dtype=torch.float64)
 
 
+def one_after_the_other(agop, count):
+    """By power iteration, each direction taken out before the next."""
+    values, vectors = [], []
+    for _ in range(count):
+        vector = torch.ones(len(agop), dtype=agop.dtype)
+        for _ in range(5000):
+            vector = agop @ vector / (agop @ vector).norm()
+        vector = vector * vector[vector.abs().argmax()].sign()
+        values.append(vector @ agop @ vector)
+        vectors.append(vector)
+        agop = agop - values[-1] * torch.outer(vector, vector)
+    return {"values": torch.stack(values), "vectors": torch.stack(vectors)}
+
+
 def turned(arguments):
     turn = torch.linalg.qr(arguments["agop"])[0]
     return {"agop": turn.mT @ arguments["agop"] @ turn}
@@ -95,6 +109,12 @@ ROWS = [
         lambda s: {"agop": s.square()},
         (1, 4),
         {"scale": scaled(agop=7.0), "rotation": turned},
+    ),
+    Contract(
+        gnomon.top_eigenvectors,
+        one_after_the_other,
+        lambda s: {"agop": s.square(), "count": 2},
+        settings=("count",),
     ),
     Contract(
         gnomon.nfa_correlation,

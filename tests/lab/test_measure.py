@@ -398,6 +398,8 @@ def test_networks_that_do_not_take_the_samples_are_one_line(folder, complaint):
         (["--quantities", "nfa_table.pearson_root"], "got nfa_table.pearson_root. Did you mean nfa_table?"),
         (["--quantities", "xyz"], "got xyz. Correct it."),
         (["--quantities", "ntk_to_point"], "got ntk_to_point, which also needs point. Correct it."),
+        (["--quantities", "fourier_losses"], "got fourier_losses, which also needs trained. Correct it."),
+        (["--quantities", "gini"], "got gini, which also needs values. Correct it."),
         (["--samples", "41"], "expected 1 to 40, the samples of some.npz, got 41"),
         (["--samples", "0"], "expected 1 to 40, the samples of some.npz, got 0"),
         (["--split", "test"], "measure(--split): expected none for one file, got 'test'"),

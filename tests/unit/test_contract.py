@@ -11,9 +11,11 @@ from jaxtyping import TypeCheckError
 from torch import Tensor
 
 import gnomon
-from gnomon import measure
+from gnomon import linalg, measure
+from gnomon.autodiff import OBSERVATIONS
 from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
 from gnomon.linalg import Dense, Factored
+from gnomon.probe._derived import DERIVED
 from tests.contract import CONTRACTS, Sizes, Source
 from tests.contract.row import of_tensors
 from tests.values import cast, tensors
@@ -55,6 +57,14 @@ def detached(value):
 def test_every_quantity_has_a_row():
     assert set(FUNCTIONS) == set(CONTRACTS)
     assert set(measure.__all__) <= set(gnomon.__all__)
+
+
+def test_what_a_probe_has_is_looked_at_by_quantities_alone():
+    """A function of such an argument is one, and lies in `gnomon.measure`, where a probe finds it by its name."""
+    probes = {"x", "labels", "model", "parameters", *OBSERVATIONS, *DERIVED}
+    beside = [getattr(linalg, name) for name in linalg.__all__ if name in gnomon.__all__ and name.islower()]
+    assert linalg.gini in beside
+    assert [of.__name__ for of in beside if probes & inspect.signature(of).parameters.keys()] == []
 
 
 def test_shapes_are_checked_at_run_time_where_that_is_asked_for(pytestconfig):
@@ -226,7 +236,7 @@ def test_quantities_read_the_whole_zoo(name):
 @every_contract
 def test_every_quantity_is_read_in_a_probe(contract):
     """By the names of its arguments, settings aside, and with the value that the function itself has."""
-    source = Source(Sizes(), torch.Generator().manual_seed(0))
+    source = Source(Sizes(n=16, k=4), torch.Generator().manual_seed(0))  # all pairs of four residues
     model, x, labels = source.network(), source.normal("n", "d"), source.labels()
     jacobian, head = gnomon.input_jacobian(model, x).detach(), model[-1]
     moments = gnomon.class_moments(gnomon.features(model, x).detach(), labels, source.sizes.k)

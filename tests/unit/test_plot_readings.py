@@ -48,7 +48,7 @@ def offsets(axes):
 @pytest.mark.parametrize("contract", CONTRACTS.values(), ids=CONTRACTS.keys())
 def test_every_quantity_has_a_plot(contract):
     """What a probe reads of it is drawn: each panel shows something."""
-    source = Source(Sizes(), torch.Generator().manual_seed(0))
+    source = Source(Sizes(n=16, k=4), torch.Generator().manual_seed(0))  # all pairs of four residues
     model, x, labels = source.network(), source.normal("n", "d"), source.labels()
     arguments = contract.sample(source)
     settings = {name: arguments[name] for name in contract.settings}

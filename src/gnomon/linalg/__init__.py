@@ -15,7 +15,6 @@ from gnomon.linalg._covariance import (
 from gnomon.linalg._cross_entropies import cross_entropies
 from gnomon.linalg._directions import cosine, largest, length, norm, power_of_two, root, scaled, unit
 from gnomon.linalg._estimate import Estimate, joined
-from gnomon.linalg._fourier_losses import FourierLosses, fourier_losses
 from gnomon.linalg._fourier_norms import fourier_norms
 from gnomon.linalg._gini import gini
 from gnomon.linalg._gram_sum import GramSum, Sketch
@@ -28,17 +27,14 @@ from gnomon.linalg._products import Products
 from gnomon.linalg._roots import SavedTensors, psd_root
 from gnomon.linalg._spectra import gram_eigenvalues, gram_eigenvectors, over_largest, scaled_gram, top_share
 from gnomon.linalg._squared_norm import BLOCK, HELD, SquaredNorm, interval, share_of, squared_norm, student
-from gnomon.linalg._top_eigenvectors import Eigenvectors, top_eigenvectors
 
 __all__ = [
     "BLOCK",
     "HELD",
     "Covariance",
     "Dense",
-    "Eigenvectors",
     "Estimate",
     "Factored",
-    "FourierLosses",
     "GramSum",
     "Krylov",
     "Lanczos",
@@ -54,7 +50,6 @@ __all__ = [
     "covariance_of",
     "cross_entropies",
     "drawn",
-    "fourier_losses",
     "fourier_norms",
     "generator_of",
     "gini",
@@ -84,7 +79,6 @@ __all__ = [
     "smaller",
     "squared_norm",
     "student",
-    "top_eigenvectors",
     "top_share",
     "unit",
 ]

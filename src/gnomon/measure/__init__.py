@@ -37,6 +37,7 @@ from gnomon.measure.features._intrinsic_dimension import intrinsic_dimension
 from gnomon.measure.features._label_cka import label_cka
 from gnomon.measure.features._rank_me import rank_me
 from gnomon.measure.features._start_cka import start_cka
+from gnomon.measure.fourier._fourier_losses import FourierLosses, fourier_losses
 from gnomon.measure.gradients._batch_gradients import batch_gradients
 from gnomon.measure.gradients._gradient_disparity import gradient_disparity
 from gnomon.measure.gradients._gradient_noise_scale import gradient_noise_scale
@@ -61,6 +62,7 @@ from gnomon.measure.nfa._effective_rank import effective_rank
 from gnomon.measure.nfa._fact_table import FACTTable, fact_table
 from gnomon.measure.nfa._nfa_correlation import nfa_correlation
 from gnomon.measure.nfa._nfa_table import NFATable, nfa_table
+from gnomon.measure.nfa._top_eigenvectors import Eigenvectors, top_eigenvectors
 from gnomon.measure.parameters._distance_from_start import distance_from_start
 from gnomon.measure.parameters._heavy_tails import HeavyTails, heavy_tails
 from gnomon.measure.parameters._layer_spectra import LayerSpectra, layer_spectra
@@ -84,7 +86,9 @@ __all__ = [
     "ClassMoments",
     "CumulativeParameters",
     "DeepFool",
+    "Eigenvectors",
     "FACTTable",
+    "FourierLosses",
     "GradientSums",
     "HeavyTails",
     "LayerCentroids",
@@ -122,6 +126,7 @@ __all__ = [
     "explained_variance_ratio",
     "fact_table",
     "feature_norm",
+    "fourier_losses",
     "gauss_newton_eigenvalues",
     "gauss_newton_trace",
     "gradient_disparity",
@@ -165,6 +170,7 @@ __all__ = [
     "spectral_mse",
     "stable_rank",
     "start_cka",
+    "top_eigenvectors",
     "training_loss",
     "truncated_inputs",
     "truncation_map",

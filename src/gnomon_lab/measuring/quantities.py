@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable, Iterable
 
 import gnomon
-from gnomon import measure
+from gnomon import linalg, measure
 from gnomon.errors import RangeError
 from gnomon.history import corpus
 from gnomon.probe import about, plan
@@ -43,8 +43,9 @@ def wanting(quantity: Quantity) -> str | None:
 
 
 FUNCTIONS = {name: getattr(measure, name) for name in measure.__all__ if inspect.isfunction(getattr(measure, name))}
-WANTING = {name: found for name, quantity in FUNCTIONS.items() if (found := wanting(quantity)) is not None}
-"""gnomon's quantities that cannot be measured here, and why."""
+OF_MATRICES = {name: getattr(linalg, name) for name in linalg.__all__ if name.islower() and name in gnomon.__all__}
+WANTING = {name: found for name, of in (FUNCTIONS | OF_MATRICES).items() if (found := wanting(of)) is not None}
+"""What of gnomon cannot be measured here, and why."""
 QUANTITIES = {
     quantity.__name__: quantity for quantity in (*DEFAULT, *FUNCTIONS.values()) if quantity.__name__ not in WANTING
 }

@@ -11,8 +11,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._precision import half_as_single
 from gnomon.errors import ArgumentTypeError, ShapeError
-from gnomon.linalg._covariance import Covariance, Dense, covariance_of
-from gnomon.linalg._spectra import gram_eigenvectors
+from gnomon.linalg import Covariance, Dense, covariance_of, gram_eigenvectors
 
 
 @dataclass(frozen=True)
@@ -43,9 +42,12 @@ def top_eigenvectors(
 
     $G v_i = \lambda_i v_i$, $\lambda_1 \ge \lambda_2 \ge \dots$
 
+    Source:
+        Radhakrishnan, Beaglehole, Pandit, Belkin, arXiv:2212.13881, who show them as images.
     Args:
         agop: a positive semi-definite matrix, in full or as rows.
-        count: how many; no more than p, or than the number of rows.
+        count: how many; no more than p, or than the number of rows. In a probe, use
+            `functools.partial(top_eigenvectors, count=6)`.
         shape: the axes of one input, such as (3, 32, 32); vectors of length p if None.
     Returns:
         Each vector with its largest entry positive; unit of the values: that of the AGOP. Where eigenvalues are equal,

@@ -10,7 +10,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import RangeError
-from gnomon.linalg._cross_entropies import cross_entropies
+from gnomon.linalg import cross_entropies
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""What waves the outputs of a network that adds residues are made of."""
