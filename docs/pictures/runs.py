@@ -152,7 +152,7 @@ def of_grok_digits(start: Run) -> Quantities:
             gnomon.centroid_influence(model, some, x, labels, squared_error).abs(), labels
         ),
         "aligned_jacobian": lambda jacobian, x, labels: cosine(
-            jacobian.flatten(1), gnomon.aligned_jacobian(x, labels, 10, 1.0, "mse").flatten(1)
+            jacobian.flatten(1), gnomon.aligned_jacobian(x, labels, 10, 1.0, loss="mse").flatten(1)
         ),
         "robust_radius": lambda model: (
             gnomon.robust_radius(gnomon.input_jacobian(model, unseen), unseen) / unseen.norm(dim=1)

@@ -77,10 +77,10 @@ def rank(agop):
     return torch.tensor(sum(values) / max(values), dtype=torch.float64)
 
 
-def one_after_the_other(agop, count):
+def one_after_the_other(agop, k):
     """By power iteration, each direction taken out before the next."""
     values, vectors = [], []
-    for _ in range(count):
+    for _ in range(k):
         vector = torch.ones(len(agop), dtype=agop.dtype)
         for _ in range(5000):
             vector = agop @ vector / (agop @ vector).norm()
@@ -113,8 +113,8 @@ ROWS = [
     Contract(
         gnomon.top_eigenvectors,
         one_after_the_other,
-        lambda s: {"agop": s.square(), "count": 2},
-        settings=("count",),
+        lambda s: {"agop": s.square(), "k": 2},
+        settings=("k",),
     ),
     Contract(
         gnomon.nfa_correlation,

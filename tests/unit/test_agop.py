@@ -519,7 +519,7 @@ def test_bad_matrices_are_named():
     with pytest.raises(EmptyError, match=r"psd_root\(matrix\): expected entries, got shape \(0, 0\)"):
         psd_root(torch.zeros(0, 0))
     weight = torch.tensor([[1.0, 2.0], [0.0, 1.0]])
-    for function in (effective_rank, partial(top_eigenvectors, count=1), partial(gnomon.nfa_correlation, weight)):
+    for function in (effective_rank, partial(top_eigenvectors, k=1), partial(gnomon.nfa_correlation, weight)):
         with pytest.raises(
             RangeError, match=r"\(agop\): expected a symmetric matrix, got one that is not. Pass an AGOP; "
         ):
@@ -533,9 +533,9 @@ def test_bad_matrices_are_named():
             measure(torch.ones(2, 3))
         with pytest.raises(RangeError, match=r"\(agop\): expected finite numbers, got inf"):
             measure(torch.full((2, 2), torch.inf))
-    with pytest.raises(RangeError, match=r"top_eigenvectors: expected count a whole number from 1 to 2, got 3"):
+    with pytest.raises(RangeError, match=r"top_eigenvectors: expected k a whole number from 1 to 2, got 3"):
         top_eigenvectors(torch.eye(2), 3)
-    with pytest.raises(RangeError, match=r"top_eigenvectors: expected count a whole number from 1 to 3, got 1.5"):
+    with pytest.raises(RangeError, match=r"top_eigenvectors: expected k a whole number from 1 to 3, got 1.5"):
         top_eigenvectors(torch.eye(3), 1.5)
 
 

@@ -46,7 +46,7 @@ def minimum(x, label, classes, norm, loss, seed):
 def test_theorem_2_is_the_constrained_minimiser(loss, classes, relative):
     x, label = normal(4), 1
     norm = relative / float(x.norm())
-    closed = aligned_jacobian(x[None], torch.tensor([label]), classes, norm, loss)[0]
+    closed = aligned_jacobian(x[None], torch.tensor([label]), classes, norm, loss=loss)[0]
     lowest = loss_of(closed, x, label, loss).item()
     assert closed.norm() <= norm * (1 + 1e-12)
     for seed in range(3):
@@ -61,17 +61,17 @@ def test_theorem_2_is_the_constrained_minimiser(loss, classes, relative):
 def test_above_its_bound_mse_takes_the_least_of_the_minimisers():
     """Jx = e_y is linear in J: its solution of least norm is the pseudo-inverse's."""
     x, labels = normal(5, 4), torch.tensor([0, 2, 1, 1, 0])
-    closed = aligned_jacobian(x, labels, 3, 100.0, "mse")
+    closed = aligned_jacobian(x, labels, 3, 100.0, loss="mse")
     expected = functional.one_hot(labels, 3).double().unsqueeze(2) @ torch.linalg.pinv(x.unsqueeze(2))
     torch.testing.assert_close(closed, expected)
-    proof = aligned_jacobian(x[:1], labels[:1], 3, 1e-3, "mse")[0] * 1e3 * math.sqrt(2) / x[0].norm()
+    proof = aligned_jacobian(x[:1], labels[:1], 3, 1e-3, loss="mse")[0] * 1e3 * math.sqrt(2) / x[0].norm()
     assert loss_of(proof, x[0], 0, "mse").item() == pytest.approx((math.sqrt(2) - 1) ** 2)
 
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "mse"])
 def test_it_is_aligned_bounded_and_of_the_shape_of_images(loss):
     x, labels = normal(6, 2, 3), torch.arange(6) % 4
-    jacobian = aligned_jacobian(x, labels, 4, 0.1, loss)
+    jacobian = aligned_jacobian(x, labels, 4, 0.1, loss=loss)
     assert jacobian.shape == (6, 4, 2, 3)
     torch.testing.assert_close(jacobian_alignment(jacobian, x), torch.ones(6).double())
     torch.testing.assert_close(jacobian.flatten(1).norm(dim=1), torch.full((6,), 0.1).double())
@@ -79,7 +79,7 @@ def test_it_is_aligned_bounded_and_of_the_shape_of_images(loss):
     centroid = jacobian.sum(1)
     if loss == "cross_entropy":
         torch.testing.assert_close(centroid, torch.zeros_like(centroid))
-    assert aligned_jacobian(x.float(), labels, 4, 0.1, loss).dtype == torch.float32
+    assert aligned_jacobian(x.float(), labels, 4, 0.1, loss=loss).dtype == torch.float32
 
 
 def test_multiplier_of_the_proof():
@@ -101,9 +101,9 @@ def test_multiplier_of_the_proof():
 @pytest.mark.parametrize("norm", [0.05, 50.0])
 def test_gradient_also_at_zero(loss, norm):
     x, labels = normal(3, 4), torch.tensor([0, 1, 2])
-    assert torch.autograd.gradcheck(lambda x: aligned_jacobian(x, labels, 3, norm, loss), x.requires_grad_())
+    assert torch.autograd.gradcheck(lambda x: aligned_jacobian(x, labels, 3, norm, loss=loss), x.requires_grad_())
     zero = torch.zeros(3, 4, dtype=torch.float64, requires_grad=True)
-    jacobian = aligned_jacobian(zero, labels, 3, norm, loss)
+    jacobian = aligned_jacobian(zero, labels, 3, norm, loss=loss)
     torch.testing.assert_close(jacobian, torch.zeros_like(jacobian))
     (gradient,) = torch.autograd.grad(jacobian.square().sum(), zero)
     torch.testing.assert_close(gradient, torch.zeros_like(zero))
@@ -114,8 +114,8 @@ def test_gradient_also_at_zero(loss, norm):
 def test_the_largest_norm_that_the_dtype_holds(loss, classes):
     """With inputs so small that the norm is a bound on both."""
     x, labels, norm = 1e-39 * normal(3, 4).float(), torch.tensor([0, 1, 1]), torch.finfo(torch.float32).max
-    found = aligned_jacobian(x, labels, classes, norm, loss).double() / norm
-    expected = aligned_jacobian(x.double(), labels, classes, norm, loss) / norm
+    found = aligned_jacobian(x, labels, classes, norm, loss=loss).double() / norm
+    expected = aligned_jacobian(x.double(), labels, classes, norm, loss=loss) / norm
     torch.testing.assert_close(found.flatten(1).norm(dim=1), torch.ones(3).double())
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
@@ -133,7 +133,7 @@ def test_bad_input_is_named():
         ):
             aligned_jacobian(x, labels, classes, 1.0)
     with pytest.raises(RangeError, match="loss 'cross_entropy' or 'mse', got 'hinge'"):
-        aligned_jacobian(x, labels, 3, 1.0, "hinge")
+        aligned_jacobian(x, labels, 3, 1.0, loss="hinge")
     with pytest.raises(RangeError, match=r"aligned_jacobian\(labels\): expected classes 0 to 1, got 0 to 2"):
         aligned_jacobian(x, labels, 2, 1.0)
     with pytest.raises(ShapeError, match=r"aligned_jacobian\(labels\): expected shape \(3,\), got \(2,\)"):

@@ -165,7 +165,7 @@ def test_the_numbers_of_the_errata():
     assert errors == pytest.approx([1.4e-7, 1.19e-3], rel=0.05)
     one, late = torch.ones(1).double(), torch.tensor([1e12]).double()
     for projection, size in (("orthogonal", 447), ("renormalised", 44_721)):
-        assert round(float(snr_growth(one, late, 10, 100, projection))) == size
+        assert round(float(snr_growth(one, late, 10, 100, projection=projection))) == size
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -282,9 +282,9 @@ def test_closed_form_in_fifty_digits(projection, classes, samples):
     initial = torch.tensor([1e-6, 0.3, 2.0, 700.0], dtype=torch.float64)
     times = torch.tensor([0.0, 1e-3, 1.0, 1e4, 1e8, 1e12], dtype=torch.float64)
     expected = [[exact(w, t, classes, samples, projection) for w in initial.tolist()] for t in times.tolist()]
-    found = snr_growth(initial, times, classes, samples, projection)
+    found = snr_growth(initial, times, classes, samples, projection=projection)
     torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), rtol=1e-13, atol=0)
-    single = snr_growth(initial.float(), times.float(), classes, samples, projection)
+    single = snr_growth(initial.float(), times.float(), classes, samples, projection=projection)
     torch.testing.assert_close(single, found.float(), rtol=1e-5, atol=0)
 
 
@@ -292,13 +292,13 @@ def test_without_the_fourth_power_the_root_is_wrights_omega_function():
     initial, times = normal(5).exp(), torch.linspace(0, 1e4, 20, dtype=torch.float64)
     passed = (initial / 2).log() + (initial / 2) ** 2 / 2 + times[:, None] / (16 * 7)
     expected = 2 * torch.from_numpy(wrightomega(2 * passed.numpy())).sqrt()
-    torch.testing.assert_close(snr_growth(initial, times, 4, 7, "renormalised"), expected)
+    torch.testing.assert_close(snr_growth(initial, times, 4, 7, projection="renormalised"), expected)
 
 
 @pytest.mark.parametrize(("dtype", "time"), [(torch.float32, 1e30), (torch.float64, 1e200)])
 def test_without_the_fourth_power_times_may_be_as_long_as_they_fit(dtype, time):
     """For large t, c₂ ω² is t up to a logarithm of it."""
-    found = snr_growth(torch.ones(1, dtype=dtype), torch.tensor([time], dtype=dtype), 4, 7, "renormalised")
+    found = snr_growth(torch.ones(1, dtype=dtype), torch.tensor([time], dtype=dtype), 4, 7, projection="renormalised")
     torch.testing.assert_close(found, torch.tensor([[(time / (4 * 7 / 2)) ** 0.5]], dtype=dtype))
 
 
@@ -306,8 +306,8 @@ def test_without_the_fourth_power_times_may_be_as_long_as_they_fit(dtype, time):
 def test_closed_form_solves_its_equation_of_motion_and_has_gradients(projection):
     initial = normal(3).exp().requires_grad_()
     times = torch.tensor([0.1, 2.0, 500.0], dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda w, t: snr_growth(w, t, 3, 5, projection), (initial, times))
-    omega = snr_growth(initial[:1], times, 3, 5, projection)[:, 0]
+    assert torch.autograd.gradcheck(lambda w, t: snr_growth(w, t, 3, 5, projection=projection), (initial, times))
+    omega = snr_growth(initial[:1], times, 3, 5, projection=projection)[:, 0]
     rate = omega / (5 * (3 + omega**2) ** 2) if projection == "orthogonal" else omega / (15 * (3 + omega**2))
     torch.testing.assert_close(torch.autograd.grad(omega.sum(), times)[0], rate.detach())
 
@@ -381,12 +381,12 @@ def test_bad_input_is_named(monkeypatch):
     with pytest.raises(RangeError, match=r"initial above 0, got 0.0; times from 0 on, got -1.0; classes at least 2"):
         snr_growth(one * 0, -one, 1, 4)
     with pytest.raises(RangeError, match=r"projection one of orthogonal, renormalised, got 'oblique'"):
-        snr_growth(one, one, 3, 4, "oblique")
+        snr_growth(one, one, 3, 4, projection="oblique")
     monkeypatch.setattr(sys.modules["gnomon.dynamics._snr_growth"], "STEPS", 1)
     for initial, projection in ((1e10, "orthogonal"), (1e20, "renormalised")):
         with pytest.raises(
             RangeError, match=r"snr_growth\(initial\): expected powers that torch.float32 can hold, got"
         ):
-            snr_growth(torch.tensor([initial]), torch.ones(1), 3, 4, projection)
+            snr_growth(torch.tensor([initial]), torch.ones(1), 3, 4, projection=projection)
     with pytest.raises(ConvergenceError, match=r"expected Newton's method to end within 1 steps, got a last step of"):
         snr_growth(one, 1e3 * one, 3, 4)

@@ -312,7 +312,7 @@ def test_bad_input_is_named():
         statistics.update(features[:, 1:], labels)
     # What was kept stays as it was.
     assert_same(statistics.compute(), class_moments(features, labels, 4))
-    with pytest.raises(RangeError, match=r"ClassStatistics: expected num_classes a whole number of at least 2, got 1"):
+    with pytest.raises(RangeError, match=r"ClassStatistics: expected classes a whole number of at least 2, got 1"):
         ClassStatistics(1)
     with pytest.raises(RangeError, match=r"class_moments: expected classes a whole number of at least 2, got 1"):
         class_moments(features, labels, 1)

@@ -67,6 +67,13 @@ def test_what_a_probe_has_is_looked_at_by_quantities_alone():
     assert [of.__name__ for of in beside if probes & inspect.signature(of).parameters.keys()] == []
 
 
+@every_contract
+def test_settings_are_passed_by_name(contract):
+    parameters = inspect.signature(contract.quantity).parameters.values()
+    named = {part.name for part in parameters if part.default is not part.empty} - {"x2"}  # of `ntk`: more samples
+    assert named <= {part.name for part in parameters if part.kind is part.KEYWORD_ONLY}
+
+
 def test_shapes_are_checked_at_run_time_where_that_is_asked_for(pytestconfig):
     asked = pytestconfig.getoption("jaxtyping_packages", None)
     kind, message = (TypeCheckError, "margin") if asked else (ShapeError, r"margin\(logits\): expected at least 2 axes")
@@ -319,7 +326,7 @@ def test_float32_neither_overflows_nor_underflows(name, size):
         (lambda rows: gnomon.polar_decomposition(rows).modulus, 1),
         (lambda rows: gnomon.effective_rank(Factored(rows)), 0),
         (lambda rows: gnomon.nfa_correlation(rows, torch.diag(torch.arange(1.0, 7.0, dtype=rows.dtype))), 0),
-        (lambda rows: gnomon.aligned_jacobian(rows, torch.arange(4), 4, 1e35, "mse"), -1),
+        (lambda rows: gnomon.aligned_jacobian(rows, torch.arange(4), 4, 1e35, loss="mse"), -1),
         (lambda rows: gnomon.spectral_mse(rows.abs(), 9).least_squares, None),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),

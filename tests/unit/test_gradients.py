@@ -206,7 +206,7 @@ def test_the_disparity_is_of_the_paper():
         model, x, labels, loss=lambda outputs, its: 7 * cross_entropy(outputs, its, reduction="none")
     )
     torch.testing.assert_close(found.value, scaled.value)
-    some = gnomon.gradient_disparity(model, x, labels, batches=3, size=8, memory=2**12)
+    some = gnomon.gradient_disparity(model, x, labels, batches=3, batch=8, memory=2**12)
     order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
     rows = []
     for batch in order.split(8)[:3]:
@@ -347,13 +347,13 @@ def test_chunks_add_up_to_what_half_precision_keeps():
 @pytest.mark.bad_input
 def test_sizes_are_whole_numbers_of_any_kind():
     model, x, labels = case()
-    found = [gnomon.gradient_disparity(model, x, labels, batches=2, size=size) for size in (2, np.int64(2))]
+    found = [gnomon.gradient_disparity(model, x, labels, batches=2, batch=batch) for batch in (2, np.int64(2))]
     assert torch.equal(found[0].value, found[1].value)
     with pytest.raises(
         RangeError,
-        match=r"expected batches a whole number of at least 2, got 2\.5; size a whole number of at least 2, got 1\.",
+        match=r"expected batches a whole number of at least 2, got 2\.5; batch a whole number of at least 2, got 1\.",
     ):
-        gnomon.gradient_disparity(model, x, labels, batches=2.5, size=1)
+        gnomon.gradient_disparity(model, x, labels, batches=2.5, batch=1)
 
 
 @pytest.mark.bad_input

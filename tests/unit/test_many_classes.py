@@ -67,13 +67,13 @@ def test_the_parts_of_the_loss_of_many_classes(monkeypatch, weight_decay, with_b
     weight, bias = normal(K, 30, seed=2), normal(K, seed=3) if with_bias else None
     with pytest.warns(RuntimeWarning, match="1 of 40 classes without samples: 0"):
         its = moments(K, 30, n, missing=1)
-    few = gnomon.mse_decomposition(weight, bias, its, weight_decay)
-    best = gnomon.least_squares_classifier(its, weight_decay, with_bias=with_bias)
+    few = gnomon.mse_decomposition(weight, bias, its, weight_decay=weight_decay)
+    best = gnomon.least_squares_classifier(its, weight_decay=weight_decay, with_bias=with_bias)
     monkeypatch.setattr("gnomon.measure._least_squares.FEW", 7)
-    found = gnomon.mse_decomposition(weight, bias, its, weight_decay)
+    found = gnomon.mse_decomposition(weight, bias, its, weight_decay=weight_decay)
     for name in ("nc1", "nc23", "deviation", "total"):
         torch.testing.assert_close(getattr(found, name), getattr(few, name), rtol=1e-9, atol=1e-12)
-    again = gnomon.least_squares_classifier(its, weight_decay, with_bias=with_bias)
+    again = gnomon.least_squares_classifier(its, weight_decay=weight_decay, with_bias=with_bias)
     torch.testing.assert_close(again.weight, best.weight, rtol=1e-9, atol=1e-10)
 
 

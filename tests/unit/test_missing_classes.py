@@ -92,7 +92,7 @@ def test_no_sample_is_near_a_class_that_has_none(both):
 
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
 def test_the_least_squares_classifier_never_chooses_a_class_that_is_missing(both, weight_decay):
-    best, expected = (gnomon.least_squares_classifier(each, weight_decay) for each in both)
+    best, expected = (gnomon.least_squares_classifier(each, weight_decay=weight_decay) for each in both)
     torch.testing.assert_close((best.weight[THERE], best.bias[THERE]), (expected.weight, expected.bias))
     assert not best.weight[[0, 2, 5]].any()
     assert not best.bias[[0, 2, 5]].any()
@@ -103,7 +103,7 @@ def test_the_least_squares_classifier_never_chooses_a_class_that_is_missing(both
     wanted = nn.functional.one_hot(THERE[labels], 6).double()
     loss = (features @ weight.T + bias - wanted).square().sum() / 80
     loss = loss + weight_decay * (weight.square().sum() + bias.square().sum()) / 2
-    torch.testing.assert_close(gnomon.mse_decomposition(weight, bias, both[0], weight_decay).total, loss)
+    torch.testing.assert_close(gnomon.mse_decomposition(weight, bias, both[0], weight_decay=weight_decay).total, loss)
 
 
 def test_a_class_of_one_sample_has_no_spread():

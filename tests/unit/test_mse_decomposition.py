@@ -66,7 +66,7 @@ def solver(features, labels, decay, bias):
 def test_least_squares_classifier_is_that_of_a_solver_on_the_samples(counts, width, decay, bias):
     features, labels = samples(counts, width)
     moments = moments_of(features, labels)
-    weight, offset = least_squares(moments, decay, with_bias=bias)
+    weight, offset = least_squares(moments, weight_decay=decay, with_bias=bias)
     expected, expected_offset = solver(features, labels, decay, bias)
     if decay or width < len(features):
         torch.testing.assert_close(weight, expected, rtol=1e-9, atol=1e-11)
@@ -86,7 +86,7 @@ def test_few_samples_of_many_features_interpolate_with_the_least_weight_and_no_s
     centred = features - features.mean(0)
     assert torch.linalg.matrix_rank(torch.cat([centred, weight])) == torch.linalg.matrix_rank(centred)
     wide = torch.randn(6, 300_000, generator=torch.Generator().manual_seed(0))
-    least_squares(moments_of(wide, torch.arange(6) % 3), 1e-3)
+    least_squares(moments_of(wide, torch.arange(6) % 3), weight_decay=1e-3)
 
 
 @settings
@@ -95,7 +95,7 @@ def test_both_ways_of_holding_the_scatter_agree(bias):
     held = moments_of(features, labels)
     whole = gnomon.ClassMoments(held.counts, held.means, Dense(held.within.dense()))
     for decay in (0.0, 1e-3):
-        rows, matrix = (least_squares(moments, decay, with_bias=bias) for moments in (held, whole))
+        rows, matrix = (least_squares(moments, weight_decay=decay, with_bias=bias) for moments in (held, whole))
         torch.testing.assert_close(rows, matrix, rtol=1e-8, atol=1e-10)
 
 
@@ -109,10 +109,10 @@ def test_it_is_where_an_optimiser_with_torchs_loss_and_weight_decay_comes_to_res
         optimizer.zero_grad()
         functional.mse_loss(layer(features), target).backward()
         optimizer.step()
-    weight, offset = least_squares(moments_of(features, labels), 5 * wd / 2)
+    weight, offset = least_squares(moments_of(features, labels), weight_decay=5 * wd / 2)
     torch.testing.assert_close(layer.weight.detach(), weight, rtol=1e-8, atol=1e-10)
     torch.testing.assert_close(layer.bias.detach(), offset, rtol=1e-8, atol=1e-10)
-    notebook, _ = least_squares(moments_of(features, labels), wd / 2)
+    notebook, _ = least_squares(moments_of(features, labels), weight_decay=wd / 2)
     assert ((notebook - weight).norm() / weight.norm()).item() > 0.01
 
 
@@ -124,7 +124,7 @@ def test_parts_sum_to_the_loss_on_the_samples(counts, width, decay, bias, seed):
     features, labels = samples(counts, width, seed)
     weight = normal(len(counts), width, seed=seed + 1)
     offset = normal(len(counts), seed=seed + 2) if bias else None
-    parts = mse_decomposition(weight, offset, moments_of(features, labels), decay)
+    parts = mse_decomposition(weight, offset, moments_of(features, labels), weight_decay=decay)
     offset = torch.zeros(len(counts)).double() if offset is None else offset
     expected = loss(weight, offset, features, labels, decay)
     torch.testing.assert_close(parts.total, expected, rtol=1e-11, atol=0)
@@ -154,10 +154,10 @@ def test_the_printed_form_holds_for_equal_classes_only():
     """At the least-squares classifier itself the printed sum is 2.63 times the loss for counts 100 to 200."""
     for counts, factor in ((EQUAL, 1), (UNEQUAL, 2.630)):
         features, labels = samples(counts, 7)
-        weight = torch.cat([w.view(5, -1) for w in least_squares(moments_of(features, labels), 5e-4)], 1)
+        weight = torch.cat([w.view(5, -1) for w in least_squares(moments_of(features, labels), weight_decay=5e-4)], 1)
         expected = loss(weight[:, :7], weight[:, 7], features, labels, 5e-4)
         found = printed(weight, features, labels, 5e-4)
-        parts = mse_decomposition(weight[:, :7], weight[:, 7], moments_of(features, labels), 5e-4)
+        parts = mse_decomposition(weight[:, :7], weight[:, 7], moments_of(features, labels), weight_decay=5e-4)
         torch.testing.assert_close(parts.total, expected, rtol=1e-12, atol=0)
         torch.testing.assert_close(sum(found) / expected, torch.tensor(factor).double(), rtol=1e-3, atol=0)
         if counts == EQUAL:
@@ -254,19 +254,19 @@ def test_moments_that_were_rounded_to_half_precision_are_refused_where_they_are_
 def test_distance_is_zero_on_the_path_and_the_root_mean_square_of_outputs_off_it(decay):
     features, labels = samples(UNEQUAL, 4)
     moments = moments_of(features, labels)
-    weight, offset = least_squares(moments, decay)
+    weight, offset = least_squares(moments, weight_decay=decay)
     zero = torch.zeros((), dtype=torch.float64)
     on = weight.clone().requires_grad_()
-    distance = central_path_distance(on, offset, moments, decay)
+    distance = central_path_distance(on, offset, moments, weight_decay=decay)
     torch.testing.assert_close(distance, zero)
     torch.testing.assert_close(torch.autograd.grad(distance, on)[0], torch.zeros_like(weight))
     away, offset_away = normal(5, 4), normal(5)
     square = (features @ away.mT + offset_away).square().sum(1).mean()
     square += decay * (away.square().sum() + offset_away.square().sum())
-    found = central_path_distance(weight + away, offset + offset_away, moments, decay)
+    found = central_path_distance(weight + away, offset + offset_away, moments, weight_decay=decay)
     torch.testing.assert_close(found, square.sqrt())
-    alone, _ = least_squares(moments, decay, with_bias=False)
-    torch.testing.assert_close(central_path_distance(alone, None, moments, decay), zero)
+    alone, _ = least_squares(moments, weight_decay=decay, with_bias=False)
+    torch.testing.assert_close(central_path_distance(alone, None, moments, weight_decay=decay), zero)
 
 
 def test_weights_of_lower_precision_are_taken_up_and_of_higher_refused():
@@ -360,8 +360,8 @@ def test_gradients(decay, width, bias):
 
     def parts(h, w, b):
         moments = moments_of(h, labels)
-        found = mse_decomposition(w, b if bias else None, moments, decay)
-        return found.nc1, found.nc23, found.deviation, *least_squares(moments, decay, with_bias=bias)
+        found = mse_decomposition(w, b if bias else None, moments, weight_decay=decay)
+        return found.nc1, found.nc23, found.deviation, *least_squares(moments, weight_decay=decay, with_bias=bias)
 
     arguments = [tensor.requires_grad_() for tensor in (features, weight, offset)]
     assert torch.autograd.gradcheck(parts, arguments, fast_mode=True)
@@ -400,9 +400,9 @@ def test_bad_input_is_named():
     features, labels = samples(EQUAL, 7)
     moments, weight, offset = moments_of(features, labels), normal(5, 7), normal(5)
     with pytest.raises(RangeError, match=r"least_squares_classifier: expected weight_decay finite and at least 0, got"):
-        least_squares(moments, -1.0)
+        least_squares(moments, weight_decay=-1.0)
     with pytest.raises(RangeError, match=r"mse_decomposition: expected weight_decay finite and at least 0, got inf"):
-        mse_decomposition(weight, offset, moments, float("inf"))
+        mse_decomposition(weight, offset, moments, weight_decay=float("inf"))
     with pytest.raises(
         ShapeError, match=r"mse_decomposition\(classifier\): expected shape \(5, 7\) as class_means has"
     ):
@@ -448,11 +448,11 @@ def test_a_large_common_mean_costs_no_digits_of_float32_moments(n, width, mean, 
     features = normal(n, width) + normal(3, width, seed=1)[labels] + mean * normal(width, seed=2).sign()
     moments = class_moments(features.float(), labels, 3)
     expected, least = of_moments(moments, decay, bias)
-    weight, _ = least_squares(moments, decay, with_bias=bias)
+    weight, _ = least_squares(moments, weight_decay=decay, with_bias=bias)
     assert weight.dtype == torch.float32
     torch.testing.assert_close(weight.double(), expected, rtol=1e-5, atol=1e-5 * float(expected.abs().max()))
     zero = torch.zeros(3, width), torch.zeros(3) if bias else None
-    parts = mse_decomposition(*zero, moments, decay)
+    parts = mse_decomposition(*zero, moments, weight_decay=decay)
     assert parts.least_squares.dtype == torch.float32
     torch.testing.assert_close(parts.least_squares.double(), least, rtol=1e-6, atol=0)
     torch.testing.assert_close(parts.total, torch.tensor(0.5))
@@ -567,7 +567,7 @@ def test_a_weight_decay_lost_in_rounding_counts_as_the_least():
     features, labels = samples((15,) * 4, 100)
     for kept in (torch.float32, torch.float64):
         zero = torch.zeros(4, 100).to(kept), torch.zeros(4).to(kept)
-        parts = mse_decomposition(*zero, moments_of(features.to(kept), labels), 1e-20)
+        parts = mse_decomposition(*zero, moments_of(features.to(kept), labels), weight_decay=1e-20)
         torch.testing.assert_close(parts.total, torch.tensor(0.5).to(kept))
         assert parts.least_squares < 1e-6
 
@@ -576,7 +576,7 @@ def test_a_weight_decay_lost_in_rounding_counts_as_the_least():
 def test_the_least_weight_decay_is_a_share_of_the_variance_within_classes(dtype, least):
     within, means = torch.tensor([1.0, least / 100]).double().diag(), torch.tensor([[1.0, least], [-1, 3 * least]])
     moments = gnomon.ClassMoments(torch.tensor([5, 5]), means.to(dtype), Dense(10 * within.to(dtype)))
-    weight, _ = least_squares(moments, 1e-20, with_bias=False)
+    weight, _ = least_squares(moments, weight_decay=1e-20, with_bias=False)
     rows = means.double()
     expected = torch.linalg.solve(2 * (within + least * torch.eye(2)) + rows.mT @ rows, rows.mT).mT
     torch.testing.assert_close(weight.double(), expected, rtol=1e-5, atol=0)

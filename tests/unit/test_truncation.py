@@ -200,7 +200,7 @@ def test_what_the_paper_prints_of_the_biases(seed):
     off += [relative(steps[number] @ parameters.weight[number - 1].mT, layer) for number, layer in enumerate(layers, 1)]
     off += [relative(layers[-1] @ w3.mT, outputs), relative(steps[-1] @ parameters.weight[3].mT, outputs)]
     # (2.23), (2.24): of the last truncation map alone, besides.
-    alone = truncation_map(parameters, x, 3)
+    alone = truncation_map(parameters, x, depth=3)
     off += [relative(alone @ parameters.weight[2].mT, layers[-1]), relative(alone @ parameters.weight[3].mT, outputs)]
     assert off == pytest.approx(OFF[seed], abs=0.0051)
     torch.testing.assert_close(layers[-1] @ w4.mT + b4, outputs)
@@ -258,7 +258,7 @@ def test_truncation_map_keeps_one_sector_and_contracts_the_other(widths, layer):
     model, x = network(*widths, seed=3)[:3].append(nn.ReLU()), 10 * normal(2000, widths[0], seed=4)
     with torch.no_grad():
         parameters = cumulative_parameters(model)
-    moved, z = truncation_map(parameters, x, layer), parameters.affine(layer, x)
+    moved, z = truncation_map(parameters, x, depth=layer), parameters.affine(layer, x)
     untruncated, full = (z > 0).all(1), (z <= 0).all(1)
     assert untruncated.sum() > 5
     assert full.sum() > 5
@@ -266,7 +266,7 @@ def test_truncation_map_keeps_one_sector_and_contracts_the_other(widths, layer):
     projection = torch.linalg.pinv(weight) @ weight
     torch.testing.assert_close(moved[untruncated], x[untruncated] @ projection)
     torch.testing.assert_close(moved[full], -parameters.beta[layer - 1].expand(int(full.sum()), -1))
-    torch.testing.assert_close(truncation_map(parameters, moved, layer), moved)
+    torch.testing.assert_close(truncation_map(parameters, moved, depth=layer), moved)
     torch.testing.assert_close(parameters.affine(layer, moved), z.relu())
     partial = ~untruncated & ~full
     assert ((moved - x).norm(dim=1)[partial] > 0).all()
@@ -284,12 +284,12 @@ def test_truncation_map_does_not_see_the_lengths_of_rows():
     lengths = torch.tensor([1e-2, 1.0, 7.0, 30.0], dtype=torch.float64)
     one = cumulative_parameters(setting((weight, bias)))
     other = cumulative_parameters(setting((lengths[:, None] * weight, lengths * bias)))
-    torch.testing.assert_close(truncation_map(one, x, 1), truncation_map(other, x, 1))
+    torch.testing.assert_close(truncation_map(one, x, depth=1), truncation_map(other, x, depth=1))
     # With W = W_* R it depends on R and beta alone.
     rotation = orthogonal(4)
     aligned = cumulative_parameters(setting((lengths[:, None] * rotation, bias)))
     beta = aligned.beta[0]
-    torch.testing.assert_close(truncation_map(aligned, x, 1), ((x + beta) @ rotation.mT).relu() @ rotation - beta)
+    torch.testing.assert_close(truncation_map(aligned, x, depth=1), ((x + beta) @ rotation.mT).relu() @ rotation - beta)
 
 
 def test_gradients_reach_inputs_and_weights():
@@ -384,7 +384,7 @@ def test_on_a_face_a_coordinate_counts_as_truncated_and_does_not_move():
     assert sectors.untruncated.tolist() == [[False, False, False, True]]
     assert sectors.full.tolist() == [[False, True, True, False]]
     assert sectors.truncated_share.tolist() == [[0.75, 0.5]]
-    moved = truncation_map(cumulative_parameters(model), x, 1)
+    moved = truncation_map(cumulative_parameters(model), x, depth=1)
     assert (moved == x).all(1).tolist() == [True, True, False, True]
 
 
@@ -419,10 +419,12 @@ def test_separation_of_the_samples_as_they_are_is_not_enough():
     x, labels = torch.tensor([[-1.0, -1.0], [6.0, 6.0]]).double(), torch.tensor([0, 1])
     parameters = cumulative_parameters(model)
     torch.testing.assert_close(parameters.beta, torch.tensor([[-5.0, -5.0], [-3.0, -3.0]]).double())
-    assert torch.equal(truncation_map(parameters, x[1:], 1), x[1:])
-    assert torch.equal(truncation_map(parameters, x[:1], 2), x[:1])
+    assert torch.equal(truncation_map(parameters, x[1:], depth=1), x[1:])
+    assert torch.equal(truncation_map(parameters, x[:1], depth=2), x[:1])
     assert truncated_inputs(parameters, x[:1])[:, 0, 0].tolist() == [-1, 5, 3]
-    each_by_its_own = torch.cat([truncation_map(parameters, x[:1], 1), truncation_map(parameters, x[1:], 2)])
+    each_by_its_own = torch.cat(
+        [truncation_map(parameters, x[:1], depth=1), truncation_map(parameters, x[1:], depth=2)]
+    )
     assert (each_by_its_own.square().sum() / 2).item() == 34
     assert (truncated_inputs(parameters, x)[-1].square().sum() / 2).item() == 18
     assert not truncation_sectors(model, x, labels).cluster_separated
@@ -707,7 +709,7 @@ def test_bad_points_labels_and_layers_are_named():
     model, x, labels = network(3, 3, 2), normal(4, 3), torch.tensor([0, 1, 1, 0])
     parameters = cumulative_parameters(model)
     for name, quantity in (
-        ("truncation_map", lambda x: truncation_map(parameters, x, 1)),
+        ("truncation_map", lambda x: truncation_map(parameters, x, depth=1)),
         ("truncated_inputs", lambda x: truncated_inputs(parameters, x)),
         ("truncation_sectors", lambda x: truncation_sectors(model, x, labels)),
     ):
@@ -723,7 +725,7 @@ def test_bad_points_labels_and_layers_are_named():
         with pytest.raises(
             RangeError, match=rf"truncation_map: expected depth a whole number from 1 to 1, got {layer}"
         ):
-            truncation_map(parameters, x, layer)
+            truncation_map(parameters, x, depth=layer)
     for layer in (0, 1.5):
         with pytest.raises(
             RangeError, match=rf"CumulativeParameters.pull_back: expected layer a whole number from 1 to 2, got {layer}"

@@ -19,6 +19,7 @@ def aligned_jacobian(
     labels: Int[Tensor, "n"],
     classes: int,
     norm: float | int,
+    *,
     loss: Literal["cross_entropy", "mse"] = "cross_entropy",
 ) -> Float[Tensor, "n c *d"]:
     r"""The Jacobian of smallest loss among those of bounded norm, for outputs $f(x) = Jx$ without offset.
@@ -58,7 +59,7 @@ def aligned_jacobian(
     Example:
         >>> import torch
         >>> from gnomon import aligned_jacobian
-        >>> aligned_jacobian(torch.tensor([[0.0, 2.0]]), torch.tensor([1]), 2, 3.0, "mse")
+        >>> aligned_jacobian(torch.tensor([[0.0, 2.0]]), torch.tensor([1]), 2, 3.0, loss="mse")
         tensor([[[0.0000, 0.0000],
                  [0.0000, 0.5000]]])
     """

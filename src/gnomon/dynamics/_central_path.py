@@ -168,7 +168,7 @@ class CentralPath:
         """The singular values of the signal-to-noise ratio at all times, by `snr_growth`, the largest first."""
         classes, samples, _ = self.features.shape
         initial = torch.linalg.svdvals(self.features.mean(1))[: classes - 1]
-        return snr_growth(initial, times, classes, samples, self.projection)
+        return snr_growth(initial, times, classes, samples, projection=self.projection)
 
     @full_precision
     def asymptote(self, times: Float[Tensor, "t"]) -> Float[Tensor, "t"]:

@@ -24,6 +24,7 @@ def snr_growth(
     times: Float[Tensor, "t"],
     classes: int,
     samples: int,
+    *,
     projection: Projection = "orthogonal",
 ) -> Float[Tensor, "t j"]:
     r"""The singular values of the signal-to-noise ratio at all times, from those at time 0.

@@ -29,13 +29,13 @@ class ClassSums:
     within_rows: list[Tensor]
     """Rows whose Gram product is yet to be added: products of many rows take less time per row."""
 
-    def __init__(self, num_classes: int) -> None:
-        self.num_classes = num_classes
+    def __init__(self, classes: int) -> None:
+        self.classes = classes
         self.class_counts, self.class_means, self.within_scatter, self.within_rows = [], [], [], []
 
     def update(self, features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"]) -> None:
         """Adds one batch: a layer's output for each sample, further axes flattened, and the classes."""
-        check_samples(features, labels, self.num_classes)
+        check_samples(features, labels, self.classes)
         batch = features.detach().flatten(1)
         width = batch.shape[1]
         none = batch.new_zeros(0, width, dtype=torch.float64)
@@ -68,7 +68,7 @@ class ClassSums:
             for counts, means, scatter in zip(self.class_counts, self.class_means, self.within_scatter, strict=True)
             if means.shape[1] > 0
         ]
-        moments = functools.reduce(operator.add, shards) if shards else ClassMoments.none(self.num_classes, none)
+        moments = functools.reduce(operator.add, shards) if shards else ClassMoments.none(self.classes, none)
         if not self.within_rows:
             return moments
         rows = self.within_rows[0] if len(self.within_rows) == 1 else torch.cat(self.within_rows)

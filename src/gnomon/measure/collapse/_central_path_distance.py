@@ -14,6 +14,7 @@ def central_path_distance(
     classifier: Float[Tensor, "k p"],
     bias: Float[Tensor, "k"] | None,
     class_moments: ClassMoments,
+    *,
     weight_decay: float | int = 0.0,
 ) -> Float[Tensor, ""]:
     r"""The distance of a classifier from the central path, where classifiers are the least-squares ones.

@@ -25,7 +25,7 @@ class LinearClassifier:
 
 @half_as_single
 def least_squares_classifier(
-    class_moments: ClassMoments, weight_decay: float | int = 0.0, *, with_bias: bool = True
+    class_moments: ClassMoments, *, weight_decay: float | int = 0.0, with_bias: bool = True
 ) -> LinearClassifier:
     r"""The weight and bias that minimise the MSE of one-hot labels, with weight decay.
 

@@ -35,6 +35,7 @@ def mse_decomposition(
     classifier: Float[Tensor, "k p"],
     bias: Float[Tensor, "k"] | None,
     class_moments: ClassMoments,
+    *,
     weight_decay: float | int = 0.0,
 ) -> MSEDecomposition:
     r"""The MSE of a linear classifier as collapse within classes, fit of the means, and distance from least squares.

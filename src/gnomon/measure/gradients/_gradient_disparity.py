@@ -24,7 +24,7 @@ def gradient_disparity(
     *,
     loss: Loss = "cross_entropy",
     batches: int = 5,
-    size: int | None = None,
+    batch: int | None = None,
     rescaled: bool = True,
     seed: int = 0,
     memory: int | None = None,
@@ -52,7 +52,7 @@ def gradient_disparity(
         labels: what the loss takes in addition to the outputs, as for `training_loss`.
         loss: `cross_entropy`, `mse`, or a function from outputs and labels to one value per sample.
         batches: the number of batches, s; at least 2.
-        size: the number of samples in each; default: as many as fit, in equally large batches. The paper's is that of
+        batch: the number of samples in each; default: as many as fit, in equally large batches. The paper's is that of
             training.
         rescaled: whether the losses of each batch are divided by their standard deviation, as the paper does.
         seed: the seed of the batches, which are drawn independently of training's random numbers.
@@ -81,7 +81,7 @@ def gradient_disparity(
     _checks.settings(
         ("rescaled", rescaled, "True or False", isinstance(rescaled, bool)),
         _checks.whole_number("batches", batches, 2),
-        _checks.whole_number("size", size, fewest, optional=True),
+        _checks.whole_number("batch", batch, fewest, optional=True),
         _checks.whole_number("seed", seed),
     )
     _checks.samples(1, x=x, labels=labels)
@@ -89,7 +89,7 @@ def gradient_disparity(
     parameters = trainable(model, x)
     x, labels = outside_inference(x), outside_inference(labels)
     chunk = chunk_size(model, x, memory=memory)
-    each = len(x) // batches if size is None else int(size)
+    each = len(x) // batches if batch is None else int(batch)
     if each < fewest or each * batches > len(x):
         # Errors of network and labels are reported first, since more samples do not fix them.
         loss_gradient(model, parameters, x, labels, partial(scaled_sum, loss), chunk, create_graph=False)

@@ -30,7 +30,7 @@ class ClassStatistics(ClassSums, Metric):
     Source:
         Han, Papyan, Donoho, arXiv:2106.02073, section 1.1; merging after Chan, Golub, LeVeque (1979).
     Args:
-        num_classes: the number k of classes, at least 2.
+        classes: the number k of classes, at least 2.
         kwargs: torchmetrics' own arguments, such as `process_group`.
     Returns:
         From `compute`, the `ClassMoments` of all samples on all processes, on the features' device. Calling the metric
@@ -60,10 +60,10 @@ class ClassStatistics(ClassSums, Metric):
     full_state_update = False
 
     @public
-    def __init__(self, num_classes: int, **kwargs: object) -> None:
-        _checks.settings(_checks.whole_number("num_classes", num_classes, 2))
+    def __init__(self, classes: int, **kwargs: object) -> None:
+        _checks.settings(_checks.whole_number("classes", classes, 2))
         Metric.__init__(self, **kwargs)
-        self.num_classes = num_classes
+        self.classes = classes
         for name in ("class_counts", "class_means", "within_scatter", "within_rows"):
             self.add_state(name, [], dist_reduce_fx=None)
 

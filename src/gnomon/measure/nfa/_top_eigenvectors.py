@@ -29,7 +29,7 @@ class Eigenvectors:
 
 @half_as_single
 def top_eigenvectors(
-    agop: Float[Tensor, "p p"] | Covariance, count: int, *, shape: Sequence[int] | None = None
+    agop: Float[Tensor, "p p"] | Covariance, k: int, *, shape: Sequence[int] | None = None
 ) -> Eigenvectors:
     r"""The eigenvectors of the average gradient outer product with the largest eigenvalues, optionally as images.
 
@@ -46,8 +46,8 @@ def top_eigenvectors(
         Radhakrishnan, Beaglehole, Pandit, Belkin, arXiv:2212.13881, who show them as images.
     Args:
         agop: a positive semi-definite matrix, in full or as rows.
-        count: how many; no more than p, or than the number of rows. In a probe, use
-            `functools.partial(top_eigenvectors, count=6)`.
+        k: how many; no more than p, or than the number of rows. In a probe, use
+            `functools.partial(top_eigenvectors, k=6)`.
         shape: the axes of one input, such as (3, 32, 32); vectors of length p if None.
     Returns:
         Each vector with its largest entry positive; unit of the values: that of the AGOP. Where eigenvalues are equal,
@@ -71,11 +71,11 @@ def top_eigenvectors(
     else:
         _, roots, vectors = torch.linalg.svd(held.rows, full_matrices=False)
         values = roots.square()
-    _checks.settings(_checks.whole_number("count", count, 1, len(values)))
+    _checks.settings(_checks.whole_number("k", k, 1, len(values)))
     axes = _axes(vectors.shape[1:] if shape is None else shape, vectors.shape[1])
-    top = vectors[:count]
+    top = vectors[:k]
     largest = top.gather(1, top.abs().argmax(1, keepdim=True))
-    return Eigenvectors(values[:count], (top * largest.sign()).reshape(count, *axes))
+    return Eigenvectors(values[:k], (top * largest.sign()).reshape(k, *axes))
 
 
 def _axes(shape: Sequence[int], entries: int) -> tuple[int, ...]:

@@ -56,5 +56,5 @@ def truncated_inputs(
     """
     steps = [input_points(x, cumulative_parameters.beta.shape[1]).double()]
     for depth in range(1, cumulative_parameters.hidden + 1):
-        steps.append(truncation_map(cumulative_parameters, steps[-1], depth))
+        steps.append(truncation_map(cumulative_parameters, steps[-1], depth=depth))
     return torch.stack(steps)

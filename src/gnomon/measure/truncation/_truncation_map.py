@@ -11,7 +11,7 @@ from gnomon.measure.truncation._cumulative_parameters import CumulativeParameter
 
 @full_precision
 def truncation_map(
-    cumulative_parameters: CumulativeParameters, x: Float[Tensor, "n *d"], depth: int = 1
+    cumulative_parameters: CumulativeParameters, x: Float[Tensor, "n *d"], *, depth: int = 1
 ) -> Float[Tensor, "n q"]:
     r"""Where a layer's ReLU moves points of input space: to the layer, cut off there, and back.
 

@@ -19,7 +19,7 @@ def to_optimum(loss: str) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
 
     def optimal_alignment(jacobian: Tensor, x: Tensor, labels: Tensor) -> Float[Tensor, "n"]:
         """The cosine of each Jacobian with theorem 2's minimiser, which is the same at every norm; in [-1, 1]."""
-        best = aligned_jacobian(x, labels, jacobian.shape[1], 1.0, named)
+        best = aligned_jacobian(x, labels, jacobian.shape[1], 1.0, loss=named)
         return cosine_similarity(jacobian.flatten(1), best.flatten(1), dim=1)
 
     return optimal_alignment

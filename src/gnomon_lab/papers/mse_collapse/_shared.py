@@ -265,7 +265,7 @@ def quantities(loss: str) -> Mapping[str, Callable[..., object] | Mapping[str, C
 
 def decomposition(classifier: Tensor, bias: Tensor, class_moments: ClassMoments, classes: int) -> object:
     """The loss (2), squares summed over outputs, with the λ that fits training on their mean: C · weight decay / 2."""
-    return mse_decomposition(classifier, bias, class_moments, classes * WEIGHT_DECAY / 2)
+    return mse_decomposition(classifier, bias, class_moments, weight_decay=classes * WEIGHT_DECAY / 2)
 
 
 @dataclass(frozen=True)
