@@ -25,7 +25,9 @@ from .dynamics import (
 )
 from .history import FeatureLearningInterval, Plateau, SimilarRun, Verdict, feature_learning_interval, plateau, verdict
 from .linalg import (
+    Dense,
     Estimate,
+    Factored,
     PolarDecomposition,
     Sketch,
     circulant_deviation,
@@ -132,6 +134,7 @@ from .measure import (
 )
 from .measure.metrics import AGOP, ClassStatistics
 from .probe import (
+    About,
     Comparison,
     Cost,
     ExpectedCost,
@@ -165,6 +168,7 @@ __version__: str
 __all__ = [
     "AGOP",
     "SAM",
+    "About",
     "BatchGradients",
     "BiasFlow",
     "CentralPath",
@@ -183,11 +187,13 @@ __all__ = [
     "DeepRFM",
     "DeepRFMReading",
     "DeepRFMStage",
+    "Dense",
     "EgalitarianGradients",
     "Eigenvectors",
     "Estimate",
     "ExpectedCost",
     "FACTTable",
+    "Factored",
     "FeatureLearningInterval",
     "FourierLosses",
     "GeneralFlow",

@@ -1,5 +1,6 @@
 """The documentation is true: its code runs, its examples hold, its errata can be computed."""
 
+import dataclasses
 import doctest
 import importlib
 import inspect
@@ -10,6 +11,7 @@ import re
 from operator import attrgetter
 from pathlib import Path
 from statistics import median
+from typing import get_args
 
 import pytest
 import torch
@@ -21,6 +23,7 @@ from torch.nn import functional
 import gnomon
 import gnomon.regions
 from gnomon import GrokAlign, centroid, centroid_alignment, centroid_inner_product, input_jacobian, jacobian_alignment
+from gnomon._kinds import is_ours
 from gnomon.data import xor_clusters
 from gnomon.models import mlp
 from gnomon_lab.papers import EXPERIMENTS
@@ -97,6 +100,25 @@ def test_every_quantity_begins_with_three_lines_on_how_to_read_it():
     docstrings = {name: inspect.getdoc(attrgetter(name)(gnomon)) for name in quantities - MAPS}
     parts = {name: docstring.split("\n\n")[1] for name, docstring in docstrings.items()}
     assert [name for name, part in parts.items() if re.fullmatch(section, part) is None] == []
+
+
+def own_classes(annotation):
+    """gnomon's classes in an annotation."""
+    parts = get_args(annotation)
+    own = {annotation} if isinstance(annotation, type) and is_ours(annotation) else set()
+    return own.union(*map(own_classes, parts))
+
+
+def test_every_class_that_a_public_name_gives_is_public():
+    public = {getattr(gnomon, name) for name in gnomon.__all__}
+    given = {thing for thing in public if inspect.isfunction(thing)}
+    for kind in public - given:
+        members = [part for name, part in vars(kind).items() if not name.startswith("_")]
+        given |= {part.fget if isinstance(part, property) else part for part in members}
+        fields = [field.type for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
+        assert own_classes(tuple[*fields]) <= public, kind.__name__
+    for function in filter(inspect.isfunction, given):
+        assert own_classes(inspect.signature(function).return_annotation) <= public, function.__qualname__
 
 
 def test_every_name_of_regions_has_its_section():

@@ -157,6 +157,20 @@ def test_samples_that_are_refused_leave_nothing_behind():
     torch.testing.assert_close(sums.compute().deviations, plain.compute().deviations)
 
 
+@pytest.mark.bad_input
+def test_sums_that_are_reset_begin_again():
+    model, x, labels = case()
+    sums, new = gnomon.GradientSums(batches=3), gnomon.GradientSums(batches=3)
+    sums.update(model, x[:5], labels[:5])
+    sums.reset()
+    with pytest.raises(EmptyError, match="expected samples, got none"):
+        sums.compute()
+    for each in (sums, new):
+        each.update(model, x, labels)
+    found, expected = sums.compute(), new.compute()
+    torch.testing.assert_close(vars(found), vars(expected), rtol=0, atol=0)
+
+
 def test_leaving_out_a_batch_is_done_without_its_gradient():
     rows, sizes = normal(6, 5) + 2, torch.tensor([3, 4, 4, 5, 2, 2])
 

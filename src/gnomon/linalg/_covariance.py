@@ -18,7 +18,9 @@ Solver = Callable[[Float[Tensor, "m p"]], tuple[Float[Tensor, "m p"], Float[Tens
 
 @dataclass(frozen=True)
 class Dense:
-    """A positive semi-definite matrix held in full.
+    """A positive semi-definite matrix held in full: what `AGOP` computes, or the scatter in `ClassMoments`.
+
+    Where rows are smaller, `Factored` takes its place; the methods are the same.
 
     Attributes:
         matrix: the matrix itself, symmetric.

@@ -38,11 +38,11 @@ from gnomon.measure.features._label_cka import label_cka
 from gnomon.measure.features._rank_me import rank_me
 from gnomon.measure.features._start_cka import start_cka
 from gnomon.measure.fourier._fourier_losses import FourierLosses, fourier_losses
-from gnomon.measure.gradients._batch_gradients import batch_gradients
+from gnomon.measure.gradients._batch_gradients import BatchGradients, batch_gradients
 from gnomon.measure.gradients._gradient_disparity import gradient_disparity
 from gnomon.measure.gradients._gradient_noise_scale import gradient_noise_scale
 from gnomon.measure.gradients._gradient_norm import gradient_norm
-from gnomon.measure.gradients._gradient_sums import BatchGradients, GradientSums
+from gnomon.measure.gradients._gradient_sums import GradientSums
 from gnomon.measure.jacobian._centroid import centroid
 from gnomon.measure.jacobian._centroid_alignment import centroid_alignment
 from gnomon.measure.jacobian._centroid_influence import centroid_influence

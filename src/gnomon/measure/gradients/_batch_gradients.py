@@ -1,12 +1,30 @@
 """The gradient of the loss, and how it varies from batch to batch."""
 
-from jaxtyping import Real, Shaped
+from dataclasses import dataclass
+
+from jaxtyping import Float, Int, Real, Shaped
 from torch import Tensor, nn
 
 from gnomon._precision import full_precision
 from gnomon.measure._batch_sums import BatchSums
 from gnomon.measure._losses import Loss
-from gnomon.measure.gradients._gradient_sums import BatchGradients
+
+
+@dataclass(frozen=True)
+class BatchGradients:
+    r"""How the gradients $g_b$ of batches lie around that of all samples, $g = \frac1n\sum_b n_b g_b$.
+
+    Attributes:
+        sizes: the number of samples in each batch, $n_b$.
+        norm: $\|g\|$; unit: loss per parameter; so for all but the sizes.
+        deviations: $\|g_b - g\|$.
+        along: $\langle g_b - g, g\rangle/\|g\|$, 0 where g vanishes.
+    """
+
+    sizes: Int[Tensor, "b"]
+    norm: Float[Tensor, ""]
+    deviations: Float[Tensor, "b"]
+    along: Float[Tensor, "b"]
 
 
 @full_precision

@@ -9,7 +9,7 @@ from gnomon._precision import full_precision
 from gnomon.errors import RangeError
 from gnomon.linalg import Estimate
 from gnomon.measure._jackknife import half_width
-from gnomon.measure.gradients._gradient_sums import BatchGradients
+from gnomon.measure.gradients._batch_gradients import BatchGradients
 
 
 @full_precision

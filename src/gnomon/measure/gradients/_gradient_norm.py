@@ -4,7 +4,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon._precision import full_precision
-from gnomon.measure.gradients._gradient_sums import BatchGradients
+from gnomon.measure.gradients._batch_gradients import BatchGradients
 
 
 @full_precision

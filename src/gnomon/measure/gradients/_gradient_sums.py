@@ -1,31 +1,13 @@
 """Gradients of a loss, batch by batch as samples arrive."""
 
-from dataclasses import dataclass
-
-from jaxtyping import Float, Int, Real, Shaped
+from jaxtyping import Real, Shaped
 from torch import Tensor, nn
 
 from gnomon._precision import full_precision
 from gnomon.errors import public
 from gnomon.measure._batch_sums import BatchSums
 from gnomon.measure._losses import Loss
-
-
-@dataclass(frozen=True)
-class BatchGradients:
-    r"""How the gradients $g_b$ of batches lie around that of all samples, $g = \frac1n\sum_b n_b g_b$.
-
-    Attributes:
-        sizes: the number of samples in each batch, $n_b$.
-        norm: $\|g\|$; unit: loss per parameter; so for all but the sizes.
-        deviations: $\|g_b - g\|$.
-        along: $\langle g_b - g, g\rangle/\|g\|$, 0 where g vanishes.
-    """
-
-    sizes: Int[Tensor, "b"]
-    norm: Float[Tensor, ""]
-    deviations: Float[Tensor, "b"]
-    along: Float[Tensor, "b"]
+from gnomon.measure.gradients._batch_gradients import BatchGradients
 
 
 class GradientSums:
@@ -50,7 +32,8 @@ class GradientSums:
     def __init__(
         self, *, loss: Loss = "cross_entropy", batches: int = 16, seed: int = 0, memory: int | None = None
     ) -> None:
-        self._sums = BatchSums(loss, batches, seed, memory)
+        self._settings = loss, batches, seed, memory
+        self.reset()
 
     @full_precision
     def update(self, model: nn.Module, x: Shaped[Tensor, "n *d"], labels: Real[Tensor, "n *y"]) -> None:
@@ -60,6 +43,10 @@ class GradientSums:
             GnomonError: as for `batch_gradients`.
         """
         self._sums.add(model, x, labels)
+
+    def reset(self) -> None:
+        """Forgets all samples, and draws the batches from the seed again."""
+        self._sums = BatchSums(*self._settings)
 
     @full_precision
     def compute(self) -> BatchGradients:
