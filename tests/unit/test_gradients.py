@@ -248,10 +248,10 @@ def test_the_disparity_does_not_depend_on_the_unit_of_the_loss(unit):
 
 def memorised(lead, dtype):
     """Two outputs, and 40 samples whose labels lead by `lead` to `lead + 20`."""
-    layer = nn.Linear(1, 2, bias=False, dtype=dtype)
+    generator, layer = torch.Generator().manual_seed(0), nn.Linear(1, 2, bias=False, dtype=dtype)
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([[1.0], [-1.0]]))
-    return layer, lead / 2 + 10 * torch.rand(40, 1).to(dtype), torch.zeros(40).long()
+    return layer, lead / 2 + 10 * torch.rand(40, 1, generator=generator).to(dtype), torch.zeros(40).long()
 
 
 @pytest.mark.parametrize(
