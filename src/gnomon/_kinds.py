@@ -27,15 +27,20 @@ T = TypeVar("T")
 MADE = {
     "agop": "Pass agop(input_jacobian(model, x)), or give the function to a Probe.",
     "batch_gradients": "Pass batch_gradients(model, x, labels), or give the function to a Probe.",
+    "bias": "Pass the bias of the final linear layer, None if it has none, or give the function to a Probe.",
     "centred_means": "Pass class_moments(features, labels, classes).centred_means, or give the function to a Probe.",
+    "centroid": "Pass centroid(model, x), or give the function to a Probe.",
     "class_means": "Pass class_moments(features, labels, classes).means, or give the function to a Probe.",
     "class_moments": "Pass class_moments(features, labels, classes), or give the function to a Probe.",
     "classifier": "Pass the weight of the final linear layer, or give the function to a Probe.",
+    "cumulative_parameters": "Pass cumulative_parameters(model), or give the function to a Probe.",
     "features": "Pass features(model, x), or give the function to a Probe.",
     "jacobian": "Pass input_jacobian(model, x), or give the function to a Probe.",
+    "layer_weight": "Pass the weight of the layer whose input the AGOP is of, or give the function to a Probe.",
     "logits": "Pass model(x), or give the function to a Probe.",
     "parameters": "Pass dict(model.named_parameters()), or give the function to a Probe.",
     "schedule": "Pass one, such as every(100); samples and labels are one argument, (x, labels).",
+    "snr_singular_values": "Pass snr_singular_values(class_moments), or give the function to a Probe.",
     "start": "Pass a detached copy from the start, of features or of parameters by name.",
 }
 """How to make what arguments of these names need, where something else is given that does not convert."""

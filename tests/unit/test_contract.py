@@ -12,6 +12,7 @@ from torch import Tensor
 
 import gnomon
 from gnomon import linalg, measure
+from gnomon._kinds import MADE
 from gnomon.autodiff import OBSERVATIONS
 from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
 from gnomon.linalg import Dense, Factored
@@ -65,6 +66,11 @@ def test_what_a_probe_has_is_looked_at_by_quantities_alone():
     beside = [getattr(linalg, name) for name in linalg.__all__ if name in gnomon.__all__ and name.islower()]
     assert linalg.gini in beside
     assert [of.__name__ for of in beside if probes & inspect.signature(of).parameters.keys()] == []
+
+
+def test_what_a_probe_makes_for_quantities_is_named_where_something_else_is_given():
+    asked = {name for contract in CONTRACTS.values() for name in inspect.signature(contract.quantity).parameters}
+    assert (asked & {*OBSERVATIONS, *DERIVED}) - {"classes"} <= MADE.keys()
 
 
 @every_contract

@@ -118,6 +118,8 @@ MOMENTS = gnomon.class_moments(torch.tensor([[0.0], [1.0], [3.0]]), torch.tensor
 @pytest.mark.parametrize(
     ("call", "advice"),
     [
+        (partial(gnomon.activation_misalignment, "x", torch.ones(1, 2)), "Pass cumulative_parameters(model), or give"),
+        (partial(gnomon.centroid_alignment, gnomon.centroid, torch.ones(1, 2)), "Pass centroid(model, x), or give"),
         (partial(gnomon.jacobian_norm, mlp((3, 2))), "Pass input_jacobian(model, x), or give the function to a Probe."),
         (partial(gnomon.rank_me, mlp((3, 2))), "Pass features(model, x), or give"),
         (partial(gnomon.accuracy, mlp((3, 2)), torch.arange(2)), "Pass model(x), or give"),
