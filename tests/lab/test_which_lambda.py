@@ -79,7 +79,8 @@ def records():
 
 
 def test_the_table_has_the_best_coefficient_and_what_rules_cost(records):
-    _, rows = which_lambda.table(records)
+    columns, rows = which_lambda.table(records)
+    assert columns == ("", "best λ", "no penalty", *RULES)
     root = "3.16 x"
     assert rows == [
         ("parity, tuned", "0.01", "10.00 x", "1.00 x", "1.00 x", root),
@@ -87,16 +88,31 @@ def test_the_table_has_the_best_coefficient_and_what_rules_cost(records):
         ("transformer, tuned", "0.01", "10.00 x", "1.00 x", "1.00 x", "10.00 x"),
         ("digits, tuned", "1", "10.00 x", "10.00 x", "1.00 x", "1.00 x"),
         ("parity, untuned", "0.01", "10.00 x", "1.00 x", "1.00 x", root),
+        ("median", "", "10.00 x", "1.00 x", "1.00 x", root),
+        ("median, tuned", "", "10.00 x", "1.00 x", "1.00 x", root),
     ]
     assert which_lambda.median_cost(which_lambda.scans([records]), RULES[0]) == pytest.approx(1.0)
+
+
+def test_no_penalty_at_all_is_beside_every_rule_over_all_rows_and_over_tuned_ones(records):
+    """With plain AdamW that takes 2, 4, 6 and 8 times the best λ's steps on the tuned tasks, and 100 times untuned."""
+    factors = {(task, "tuned"): 2.0 * (1 + place) for place, task in enumerate(BEST)} | {("parity", "untuned"): 100.0}
+    for record in records:
+        if record["coefficient"] == 0:
+            record["steps"] = 100 * factors[record["task"], record["way"]] * (1 + record["seed"])
+    rows = {row[0]: row[2] for row in which_lambda.table(records)[1]}
+    assert [rows[f"{task}, {way}"] for task, way in factors] == ["2.00 x", "4.00 x", "6.00 x", "8.00 x", "100.00 x"]
+    assert (rows["median"], rows["median, tuned"]) == ("6.00 x", "5.00 x")
+    assert which_lambda.summary(records).endswith("no penalty 6.00 times.")
+    assert [claim.measured.split("; ")[1] for claim in which_lambda.claims([records])] == ["no penalty 6.00 x"] * 3
 
 
 def test_a_rule_will_do_by_its_median(records):
     said = [(claim.measured, claim.holds) for claim in which_lambda.claims([records])]
     assert said == [
-        ("1.00 x, at worst 10.00 x; fewer networks arrive on 0 of 5 tasks", True),
-        ("1.00 x, at worst 1.00 x; fewer networks arrive on 0 of 5 tasks", True),
-        ("3.16 x, at worst 10.00 x; fewer networks arrive on 0 of 5 tasks", False),
+        ("1.00 x, at worst 10.00 x; no penalty 10.00 x; fewer networks arrive on 0 of 5 tasks", True),
+        ("1.00 x, at worst 1.00 x; no penalty 10.00 x; fewer networks arrive on 0 of 5 tasks", True),
+        ("3.16 x, at worst 10.00 x; no penalty 10.00 x; fewer networks arrive on 0 of 5 tasks", False),
     ]
 
 
@@ -105,9 +121,9 @@ def test_a_rule_with_which_networks_do_not_arrive_will_not_do(records):
     for record in records:
         if record["task"] == "digits" and record["coefficient"] == 0.01:
             record |= {"most": record["steps"], "steps": None}
-    (first, *_), (row, *_) = which_lambda.claims([records]), which_lambda.table(records)[1][3:]
+    (first, *_), row = which_lambda.claims([records]), which_lambda.table(records)[1][3]
     assert (first.measured, first.holds) == (
-        "1.00 x, at worst 10.00 x; fewer networks arrive on 1 of 5 tasks",
+        "1.00 x, at worst 10.00 x; no penalty 10.00 x; fewer networks arrive on 1 of 5 tasks",
         False,
     )
     assert row[:4] == ("digits, tuned", "1", "10.00 x", "10.00 x, 0 of 2 arrive")
@@ -199,10 +215,11 @@ def test_a_small_run_resumes_exactly(tmp_path, monkeypatch):
     ]
     assert {r["most"] for r in records if r["way"] == "untuned"} == {4}
     columns, rows = which_lambda.table(records)
-    assert len(rows) == 4
-    assert len(rows[0]) == len(columns)
+    assert len(rows) == 4 + 2
+    assert {len(row) for row in rows} == {len(columns)}
     assert [panel.title for panel in which_lambda.figures(records)[0].panels] == ["AdamW, tuned", "AdamW, untuned"]
     assert len(which_lambda.claims([records, records])) == len(RULES)
     assert "a constant" in which_lambda.summary(records)
     alone = [record for record in records if record["task"] == "parity"]
     assert which_lambda.summary(alone).startswith("One task alone")
+    assert which_lambda.table(alone)[1][-1][3:] == ("", "", ""), "no rule is judged"

@@ -36,6 +36,8 @@ UNTUNED = (0.001, 0.01)
 """PyTorch's defaults."""
 WAYS = ("tuned", "untuned")
 RULES = ("a constant", "a share of the loss's gradient", "a share of the loss")
+NONE = "no penalty"
+"""What every rule has to be better than."""
 STEP = 10**0.125
 """The factor from one constant of a rule that is tried to the next."""
 SHOWN = 0.1, 10.0
@@ -169,6 +171,11 @@ def dearer(scan: Scan, rule: str, constant: float) -> float:
     return float(np.exp(np.log(taken / scan.cost[:, best(scan)]).mean()))
 
 
+def without(scan: Scan) -> float:
+    """The cost of no penalty at all as a multiple of the best coefficient's, in the mean of logarithms."""
+    return float(np.exp(np.log(scan.plain / scan.cost[:, best(scan)]).mean()))
+
+
 def picked(scan: Scan, values: np.ndarray, rule: str, constant: float) -> np.ndarray:
     """What a rule gives each network, of values by network and coefficient."""
     columns = places(constant * scan.units[rule])
@@ -209,18 +216,21 @@ def table(records: Sequence[Record]) -> Cells:
 
 
 def table_over_seeds(seeds: Seeds) -> Cells:
-    """For each task: the best coefficient, what it gains, and what each rule costs."""
+    """For each task the best coefficient, and what no penalty and each rule cost; then the medians of the costs."""
     found = scans(seeds)
     judged = {rule: left_out(found, rule) for rule in RULES}
     rows = []
     for scan in found:
         place, networks = best(scan), len(scan.plain)
-        gained = float(np.exp(np.log(scan.plain / scan.cost[:, place]).mean()))
         costs = (judged[rule].get((scan.task, scan.way)) for rule in RULES)
         cells = ("" if each is None else f"{each[1]:.2f} x{of_all(each[2], networks)}" for each in costs)
         chosen = f"{COEFFICIENTS[place]:g}{of_all(int(scan.arrives[:, place].sum()), networks)}"
-        rows.append((f"{scan.task}, {scan.way}", chosen, f"{gained:.2f} x{of_all(scan.plainly, networks)}", *cells))
-    return ("", "best λ", "gains", *RULES), rows
+        plain = f"{without(scan):.2f} x{of_all(scan.plainly, networks)}"
+        rows.append((f"{scan.task}, {scan.way}", chosen, plain, *cells))
+    for words, ways in (("median", WAYS), ("median, tuned", WAYS[:1])):
+        medians = (median_cost(found, rule, ways) for rule in (NONE, *RULES))
+        rows.append((words, "", *("" if each is None else f"{each:.2f} x" for each in medians)))
+    return ("", "best λ", NONE, *RULES), rows
 
 
 def of_all(arriving: int, networks: int) -> str:
@@ -231,16 +241,20 @@ def of_all(arriving: int, networks: int) -> str:
 def summary(records: Sequence[Record]) -> str:
     """What each rule costs."""
     found = scans([records])
-    medians = [f"{rule} {median_cost(found, rule):.2f} times" for rule in RULES if left_out(found, rule)]
-    if not medians:
+    medians = {rule: median_cost(found, rule) for rule in (*RULES, NONE)}
+    if None in medians.values():
         return "One task alone: there is none to leave out, and no rule to judge."
-    costs = ", ".join(medians)
+    costs = ", ".join(f"{rule} {cost:.2f} times" for rule, cost in medians.items())
     return f"On tasks left out, λ by a rule takes so many times the steps of the best λ, in the median: {costs}."
 
 
-def median_cost(found: Sequence[Scan], rule: str) -> float:
-    """The median cost on tasks left out."""
-    return float(np.median([cost for _, cost, _ in left_out(found, rule).values()]))
+def median_cost(found: Sequence[Scan], rule: str, ways: Sequence[str] = WAYS) -> float | None:
+    """The median cost on tasks left out, trained in these ways, of a rule or of no penalty; None if none is left."""
+    if rule == NONE:
+        costs = [without(scan) for scan in found if scan.way in ways]
+    else:
+        costs = [cost for (_, way), (_, cost, _) in left_out(found, rule).items() if way in ways]
+    return float(np.median(costs)) if costs else None
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:
@@ -279,7 +293,7 @@ def claims(seeds: Seeds) -> list[Claim]:
             # Who never arrives costs what was waited for, which may be little more than the best λ takes.
             fewer = sum(arriving < most[where] for where, (_, _, arriving) in judged.items())
             measured = (
-                f"{np.median(costs):.2f} x, at worst {max(costs):.2f} x; "
+                f"{np.median(costs):.2f} x, at worst {max(costs):.2f} x; {NONE} {median_cost(found, NONE):.2f} x; "
                 f"fewer networks arrive on {fewer} of {len(judged)} tasks"
             )
             message = f"λ by {rule}, its constant from other tasks, does nearly as well as the best λ"
