@@ -17,7 +17,7 @@ from gnomon_lab.papers.own.verdict import run as judging
 from gnomon_lab.papers.own.verdict.models import BOOSTED, RUNS, booster, boosting, logistic, nearest, similar
 from gnomon_lab.papers.own.verdict.moments import CORE, VALIDATION, moments
 from gnomon_lab.papers.own.verdict.nested import BINS, Ranges, chosen, nested, platt, standard
-from gnomon_lab.papers.own.verdict.page import claims, figures, summary, table
+from gnomon_lab.papers.own.verdict.page import ADDED, ADDED_RIVALS, claims, figures, over_families, summary, table
 from gnomon_lab.papers.own.verdict.run import Config, corpus_at, ready, rules_of
 from gnomon_lab.papers.own.verdict.scores import Scored
 from gnomon_lab.papers.own.verdict.shipped import shipped
@@ -339,8 +339,9 @@ def without_area(record):
 
 
 def test_the_page_shows_all_sets_and_rules_and_judges_ours(records):
-    rows = table(records)[1]
-    assert len(rows) == 15 + 6
+    columns, rows = table(records)
+    assert {len(row) for row in rows} == {len(columns)}
+    assert len(rows) == 3 * len(SETS) + 6
     assert rows[0][:2] == ("validation alone", "families")
     assert summary(records).startswith("AUROC in families left out, asked once the training data are fitted: core, of ")
     assert "; core, boosted, which ships, " in summary(records)
@@ -351,9 +352,40 @@ def test_the_page_shows_all_sets_and_rules_and_judges_ours(records):
     before, after = (points[0].points[0] for points in (figure.panels, lost.panels))
     assert list(zip(after.x, after.y, strict=True)) == list(zip(before.x, before.y, strict=True))[1:], "no point at 0.5"
     found = claims([records])
-    assert len(found) == 5 + 6
+    assert len(found) == 5 + 6, "none about what was added later"
     assert (found[1].message, found[1].holds) == ("core: AUROC of families left out", True)
     assert math.isfinite(float(found[1].measured.partition(" ")[0]))
+
+
+def test_rivals_are_judged_with_the_model_that_ships_too(records):
+    """Marked as added later; the table has by how much each set is above the strongest, with both intervals."""
+    for name in ADDED:
+        assert judging.SETS[name] == (judging.SETS[name.removesuffix(", boosted")][0], BOOSTED)
+    assert {name.removesuffix(", boosted") for name in ADDED_RIVALS} == set(judging.RIVALS[:3])
+    assert judging.RIVALS[3] == "core", "which decides what ships"
+    rows = {row[:2]: row for row in table(records)[1]}
+    ours = rows["core", "families"]
+    known = {(record["grouping"], record["set"]): record for record in by_arm(records)["probability"]}
+    above = known["families", "core"]["beyond"]["validation alone, boosted"]["auroc"]
+    assert ours[4] == f"{above['value']:.3f} ({above['low']:.3f} to {above['high']:.3f})"
+    assert ours[5].startswith(f"{above['value']:.3f} (")
+    assert rows["validation alone, boosted (added later)", "families"][4:6] == ("", "")
+    caption = figures(records)[0].caption
+    assert caption.endswith("Added later: on 2026-11-30, when the results of the others were known.")
+
+
+def areas(*values):
+    """A record with these AUROCs of families."""
+    return {"fitted": {"families": dict(enumerate(values))}}
+
+
+def test_the_interval_over_families_is_student_s():
+    """Two and one degrees of freedom: t is 4.302653 and 12.706205; with a rival, of the differences in each family."""
+    found = over_families(areas(0.6, 0.7, None, 0.8))
+    assert found == pytest.approx({"value": 0.7, "low": 0.7 - 0.24841, "high": 0.7 + 0.24841}, abs=1e-5)
+    found = over_families(areas(0.6, None, 0.9, 0.8), areas(0.5, 0.3, 0.6, None))
+    assert found == pytest.approx({"value": 0.2, "low": 0.2 - 1.2706205, "high": 0.2 + 1.2706205}, abs=1e-6)
+    assert over_families(areas(0.6, None)) == dict.fromkeys(("value", "low", "high")), "one family has no spread"
 
 
 def said(value, low=0.7, high=1.0):

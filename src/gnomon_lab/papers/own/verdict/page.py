@@ -1,7 +1,11 @@
 """The page: how well each set of quantities tells on what is left out, and what stopping by it is worth."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
+from scipy.stats import t
 
 from gnomon_lab.figures import Figure, Scatter, ScatterPanel
 from gnomon_lab.papers.own.who_knows_first.page import dots, interval
@@ -12,6 +16,11 @@ OURS = "core"
 """The set that the claims are about."""
 SHIPS = "core, boosted"
 """What ships, as the protocol's rule has it."""
+STRONGEST = "validation alone, boosted"
+"""The strongest rival of what ships, with the same model; the table compares each set with it."""
+ADDED_RIVALS = (STRONGEST, "weight norm alone, boosted", "training loss alone, boosted")
+ADDED = (*ADDED_RIVALS, "cheap, boosted", "core and validation, boosted")
+"""Judged since 2026-11-30, after the results of the others were known: no claim is about them."""
 WITHIN, ACROSS, SURE, HONEST, FALSE, HALF = 0.93, 0.8, (0.85, 0.95), 0.05, 0.05, 0.5
 """What is aimed at: AUROC on networks and on families left out, coverage, calibration error, false stops, waste."""
 LEFT_OUT = {"networks": "networks left out", "families": "families left out", "kinds": "data left out"}
@@ -25,23 +34,34 @@ def probabilities(records: Sequence[Record]) -> dict[tuple[str, str], Record]:
 def table(records: Sequence[Record]) -> Cells:
     """For moments at which the training data are fitted, unless stated otherwise."""
     columns = (
-        "", "left out", "AUROC", "all moments", "Brier", "calibration", "range holds", "answered", "false stops",
-        "wasted",
+        "", "left out", "AUROC", "AUROC, over families", "above boosted validation", "above it, over families",
+        "all moments", "Brier", "calibration", "range holds", "answered", "false stops", "wasted",
     )  # fmt: skip
+    known = probabilities(records)
     rows = [
-        (name, LEFT_OUT[grouping].removesuffix(" left out"), *row(record))
-        for (grouping, name), record in probabilities(records).items()
+        (marked(name), LEFT_OUT[grouping].removesuffix(" left out"), *row(record, known.get((grouping, STRONGEST))))
+        for (grouping, name), record in known.items()
     ]
-    nothing = ("",) * 7
+    nothing = ("",) * 10
     rules = [(record["rule"], *nothing, *waste(record)) for record in by_arm(records)["rules"]]
     return columns, [*rows, *rules]
 
 
-def row(record: Record) -> tuple[str, ...]:
+def marked(name: str) -> str:
+    """A set's name, and whether it was added after the results were known."""
+    return f"{name} (added later)" if name in ADDED else name
+
+
+def row(record: Record, rival: Record | None) -> tuple[str, ...]:
     """The row of one set."""
     fitted = record["fitted"]
+    above = ("", "")
+    if rival is not None and rival["set"] != record["set"]:
+        above = interval(record["beyond"][STRONGEST]["auroc"], 3), interval(over_families(record, rival), 3)
     return (
         interval(fitted["auroc"]),
+        interval(over_families(record)),
+        *above,
         number(record["all"]["auroc"]),
         f"{fitted['brier']['value']:.3f}",
         f"{fitted['calibration']['value']:.3f}",
@@ -49,6 +69,20 @@ def row(record: Record) -> tuple[str, ...]:
         f"{fitted['answered']['value']:.0%}",
         *waste(record),
     )
+
+
+def over_families(record: Record, other: Record | None = None) -> dict[str, float | None]:
+    """The mean over families of the AUROC, or of by how much it is above another's, and its 95 % interval.
+
+    By Student's t, the family being the unit; the other interval resamples the networks within these families.
+    """
+    areas = record["fitted"]["families"]
+    theirs = dict.fromkeys(areas, 0.0) if other is None else other["fitted"]["families"]
+    found = [areas[name] - theirs[name] for name in areas if None not in (areas[name], theirs[name])]
+    if len(found) < 2:
+        return {"value": None, "low": None, "high": None}
+    value, half = float(np.mean(found)), float(t.ppf(0.975, len(found) - 1) * np.std(found, ddof=1))
+    return {"value": value, "low": value - half / math.sqrt(len(found)), "high": value + half / math.sqrt(len(found))}
 
 
 def number(found: dict[str, Any]) -> str:
@@ -67,7 +101,13 @@ def summary(records: Sequence[Record]) -> str:
     known = probabilities(records)
     areas = (
         f"{name}{what} {interval(known['families', name]['fitted']['auroc'])}"
-        for name, what in ((OURS, ", of the claims,"), (SHIPS, ", which ships,"), ("validation alone", ""))
+        for name, what in (
+            (OURS, ", of the claims,"),
+            (SHIPS, ", which ships,"),
+            ("validation alone", ""),
+            (STRONGEST, ""),
+            ("core and validation, boosted", ""),
+        )
         if ("families", name) in known
     )
     return f"AUROC in families left out, asked once the training data are fitted: {'; '.join(areas)}."
@@ -86,9 +126,11 @@ def figures(records: Sequence[Record]) -> list[Figure]:
         "AUROC, mean over families; 0.5 says nothing",
         "",
         tuple(kind for kind in points if kind),
-        rows=tuple(names),
+        rows=tuple(map(marked, names)),
     )
     caption = "Asked from the reading on at which the training data are fitted."
+    if any(name in ADDED for name in names):
+        caption += " Added later: on 2026-11-30, when the results of the others were known."
     return [Scatter("verdict", "What tells whether more training is worth it", caption, (panel,))]
 
 
@@ -122,7 +164,7 @@ def claims(seeds: Seeds) -> list[Claim]:
         ),
     ]
     for rival, differences in rivals.items():
-        if rival == OURS:
+        if rival in (OURS, *ADDED_RIVALS):
             continue
         for score, words in (("auroc", "a higher AUROC than"), ("brier", "a lower Brier score than")):
             difference = differences[score]

@@ -17,7 +17,7 @@ from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers.own.verdict.models import BOOSTED, SIMPLE, Fit
 from gnomon_lab.papers.own.verdict.moments import CHEAP, CORE, KINDS, VALIDATION, Moments, moments
 from gnomon_lab.papers.own.verdict.nested import HeldOutPredictions, nested
-from gnomon_lab.papers.own.verdict.page import SHIPS, claims, figures, summary, table
+from gnomon_lab.papers.own.verdict.page import ADDED_RIVALS, SHIPS, claims, figures, summary, table
 from gnomon_lab.papers.own.verdict.scores import Scored, beyond, joined, of_networks, scores
 from gnomon_lab.papers.own.verdict.shipped import shipped
 from gnomon_lab.papers.own.verdict.stopping import (
@@ -40,17 +40,22 @@ from gnomon_lab.settings import Count, Settings
 LOSS = {"training_loss": "train/training_loss"}
 SETS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Fit]]] = {
     "validation alone": (tuple(VALIDATION), SIMPLE),
+    "validation alone, boosted": (tuple(VALIDATION), BOOSTED),
     "weight norm alone": (("parameter_norm",), SIMPLE),
+    "weight norm alone, boosted": (("parameter_norm",), BOOSTED),
     "training loss alone": (("training_loss",), SIMPLE),
+    "training loss alone, boosted": (("training_loss",), BOOSTED),
     "cheap": (tuple(CHEAP), SIMPLE),
+    "cheap, boosted": (tuple(CHEAP), BOOSTED),
     "core": (tuple(CORE), SIMPLE),
     "core, boosted": (tuple(CORE), BOOSTED),
     "core and validation": ((*CORE, *VALIDATION), SIMPLE),
+    "core and validation, boosted": ((*CORE, *VALIDATION), BOOSTED),
     "everything, boosted": ((), BOOSTED),
 }
-"""What is used, and by which models; rivals first."""
-RIVALS = ("validation alone", "weight norm alone", "training loss alone", "core")
-"""What each set is compared with; the last decides what ships."""
+"""What is used, and by which models; those in `ADDED` are no part of the protocol."""
+RIVALS = ("validation alone", "weight norm alone", "training loss alone", "core", *ADDED_RIVALS)
+"""What each set is compared with; the fourth decides what ships."""
 FOLDS = 5
 WORDS = {"families": "families", "kinds": "kinds of data", "networks": f"remainders of their seeds by {FOLDS}"}
 """What is left out: a family, all families with the same data, or a fifth of the networks of each family."""
@@ -62,6 +67,10 @@ Is more training worth it? From what the training data show of a network, a mode
 accuracy rises by five points if training goes on to four times the steps. It is asked about networks of the corpus that
 it has not seen, about families that it has not seen, and about data that it has not seen; for comparison a validation
 split, the weight norm, and the training loss are asked in the same way.
+
+An AUROC is a mean over the families, and has two intervals. The first resamples the networks of each family: what other
+networks of the same families would give. The one "over families" is by Student's t from the AUROC of each family: what
+other families would give.
 """
 
 
