@@ -30,7 +30,7 @@ from gnomon_lab.runs import Run, by_arm
 ROOT = Path(__file__).parent.parent.parent
 STEPS = np.round(8 * 2 ** (np.arange(21) / 2)).astype(int)
 FAMILIES = ("digits", "images", "addition", "xor")
-SETS = (*judging.RIVALS, "core, boosted")
+SETS = (*judging.RIVALS, "core, boosted", "core and validation, boosted")
 FITTED = 4
 RISES_AT = 12
 
@@ -347,8 +347,9 @@ def test_what_boosting_predicts_and_of_one_outcome(judged):
     np.testing.assert_allclose(every.traits[:, place], data.traits[:, 0], atol=0.05)
 
 
-def test_what_ships_stops_at_the_first_answer_below_its_threshold(judged):
-    data, apart = judged.data, judged.predicted("core, boosted", "families", judged.data.rises)
+@pytest.mark.parametrize("name", ["core, boosted", "core and validation, boosted"])
+def test_what_ships_stops_at_the_first_answer_below_its_threshold(judged, name):
+    data, apart = judged.data, judged.predicted(name, "families", judged.data.rises)
     assert not apart.answered.all()
     for stop in (0.02, 1.0):
         expected = [
@@ -356,11 +357,11 @@ def test_what_ships_stops_at_the_first_answer_below_its_threshold(judged):
                   if data.fitted[row] and apart.answered[row] and apart.probability[row] < stop), None)
             for which in range(len(judged.networks))
         ]  # fmt: skip
-        assert rules_of(judged, stop)[f"core, boosted, families, below {stop:g}"] == expected
+        assert rules_of(judged, {name: stop})[f"{name}, families, below {stop:g}"] == expected
 
 
 def test_rules_that_need_no_fit(judged):
-    rules = rules_of(judged, 0.05)
+    rules = rules_of(judged, {"core, boosted": 0.05})
     assert set(rules["never"]) == {None}
     # The kernel never moves, and the alignment never rests.
     assert set(rules["feature_learning_interval"]) == {FITTED}
@@ -389,7 +390,7 @@ def without_area(record):
 def test_the_page_shows_all_sets_and_rules_and_judges_ours(records):
     columns, rows = table(records)
     assert {len(row) for row in rows} == {len(columns)}
-    assert len(rows) == 3 * len(SETS) + 6
+    assert len(rows) == 3 * len(SETS) + 7
     assert rows[0][:2] == ("validation alone", "families")
     assert summary(records).startswith("AUROC in families left out, asked once the training data are fitted: core, of ")
     assert "; core, boosted, which ships, " in summary(records)

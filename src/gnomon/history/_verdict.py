@@ -108,8 +108,9 @@ def verdict(
             networks that generalise, 27 to 29 % in five that memorised; fitted without that family 52 to 58 % and 24 to
             30 %.
         Misleads: Of two moments in a family that it was not fitted to, one of them before a rise, it names that one 79
-            times in 100; the same model on a validation split of a tenth does so 82 times, on both 84. It is no oracle:
-            a fifth of such runs get below 5 %, of which one in six would still have risen.
+            times in 100, with a validation split of a tenth 84 times, from that alone 82. It is no oracle: of the fifth
+            of such runs that get below 5 % one in six would still have risen, of those below 3 % with the split one in
+            eleven.
 
     What is used has no unit, so that networks of any size are comparable: for each share its level and its change over
     the last doubling of the steps, for each norm the change of its logarithm over each of the last two doublings, for
@@ -123,7 +124,8 @@ def verdict(
     highest of ten thresholds at which at most 5 % of the corpus's training runs would have been stopped too early, and
     *at rest* below. The training data do
     not tell whether it is at rest because it is *stuck* or because it has *settled*, within ten points of its training
-    accuracy, or whether it is *deteriorating*, five points below its best: a validation split does.
+    accuracy, or whether it is *deteriorating*, five points below its best: a validation split does. Where its accuracy and its
+    log-probability were read over the last two doublings, a second model adds the level and the change of both.
 
     Source:
         gnomon's own; judged in docs/experiments/verdict.md, which says how often it is right, and when it is not.
@@ -141,7 +143,7 @@ def verdict(
             a split is small: of the corpus's 287 moments with more than 95 % on a tenth of the samples, 17 still rose
             by five points or more on the test samples.
         validation_log_probability: the mean log-probability of their labels. With both, read over two doublings too,
-            the probability is from a model that uses them as well: of 100 pairs of moments it ranks 84 right, not 79.
+            the probability is from a model that uses them as well.
         validation_steps: when these were taken, if not at `steps`; increasing, the last the same.
     Returns:
         The verdict; "cannot tell" with too few readings, or if the training run is unlike the corpus. The same for all

@@ -17,7 +17,7 @@ from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers.own.verdict.models import BOOSTED, SIMPLE, Fit
 from gnomon_lab.papers.own.verdict.moments import CHEAP, CORE, KINDS, VALIDATION, Moments, moments
 from gnomon_lab.papers.own.verdict.nested import HeldOutPredictions, nested
-from gnomon_lab.papers.own.verdict.page import ADDED_RIVALS, SHIPS, claims, figures, summary, table
+from gnomon_lab.papers.own.verdict.page import ADDED_RIVALS, SHIPS, SHIPS_TOO, claims, figures, summary, table
 from gnomon_lab.papers.own.verdict.scores import Scored, beyond, joined, of_networks, scores
 from gnomon_lab.papers.own.verdict.shipped import shipped
 from gnomon_lab.papers.own.verdict.stopping import (
@@ -148,7 +148,7 @@ def run(config: Config, run: Run) -> None:
         fitted = Scored(data, outcomes, family, judged.draws, data.fitted)
         run.record(step, grouping=grouping, target=target, fitted=scores(fitted, predicted))
     kept = shipped(tuple(CORE), tuple(VALIDATION), judged.networks, data, judged.group("families"))
-    rules = rules_of(judged, kept["stop"])
+    rules = rules_of(judged, {SHIPS: kept["stop"], SHIPS_TOO: kept["with_validation"]["stop"]})
     for step in run.steps("rules", len(rules) - 1):
         name, places = list(rules.items())[step]
         run.record(step, rule=name, stops=stopped(judged, places))
@@ -241,18 +241,24 @@ def stopped(judged: JudgedCorpus, places: Places) -> dict[str, object]:
     }
 
 
-def rules_of(judged: JudgedCorpus, stop: float) -> dict[str, Places]:
-    """The rules that are the same in all groups, by name; among them what ships, at the threshold that ships."""
-    apart = judged.predicted(SHIPS, "families", judged.data.rises)
-    asked = np.where(apart.answered, apart.probability, 1.0)
+def rules_of(judged: JudgedCorpus, stop: Mapping[str, float]) -> dict[str, Places]:
+    """The rules that are the same in all groups, by name; among them the sets that ship, below their thresholds."""
+    ships = {f"{name}, families, below {below:g}": below_threshold(judged, name, below) for name, below in stop.items()}
     return {
         "never": [None] * len(judged.networks),
-        f"{SHIPS}, families, below {stop:g}": improbable(judged.data, asked, len(judged.networks), stop),
+        **ships,
         "patience of one doubling": patience(judged.names, judged.networks, 1),
         "patience of two doublings": patience(judged.names, judged.networks, 2),
         "plateau": flat(judged.names, judged.networks),
         "feature_learning_interval": rested(judged.names, judged.networks),
     }
+
+
+def below_threshold(judged: JudgedCorpus, name: str, stop: float) -> Places:
+    """Where each network is stopped by a set that knows nothing of its family, and stops none where it abstains."""
+    apart = judged.predicted(name, "families", judged.data.rises)
+    asked = np.where(apart.answered, apart.probability, 1.0)
+    return improbable(judged.data, asked, len(judged.networks), stop)
 
 
 EXPERIMENT = Experiment(EXPERIMENTS["verdict"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims)
