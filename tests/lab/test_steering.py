@@ -406,6 +406,21 @@ def test_a_plateau_is_between_fitting_and_arriving():
         assert found.measured == measured
 
 
+def test_a_plateau_is_beside_that_of_tuned_weight_decay():
+    """So that a criterion that the reference meets as well is seen to tell nothing."""
+    at_once = claimed.at_once("digits", "constant norm, alone", "at once", "")
+    for steps, reference, measured in (
+        (11, 16, "1.1 x (tuned weight decay: 1.6 x, which passes too)"),
+        (11, 21, "1.1 x (tuned weight decay: 2.1 x)"),
+        (11, None, "1.1 x (tuned weight decay: most never arrive)"),
+        (21, 16, "2.1 x (tuned weight decay: 1.6 x)"),
+    ):
+        entrants = (("constant norm, alone", steps), (chosen.REFERENCE, reference))
+        found = at_once([[record(entrant, 0, at, fits=10) for entrant, at in entrants]])
+        assert (found.measured, found.holds) == (measured, steps < 20)
+    assert at_once([[record(chosen.REFERENCE, 0, 16, fits=10)]]) is None
+
+
 def test_seeds_for_tuning_are_not_scored_and_who_has_no_decay_is_waited_for(tmp_path, monkeypatch):
     asked = []
 
