@@ -40,7 +40,7 @@ coverage: .venv/test        ## which lines no test runs in its own process, in c
 	$(BIN)/python -m pytest -n 2 --cov=gnomon --cov=gnomon_lab --cov-report=xml --cov-report=term-missing:skip-covered > coverage.txt; \
 	code=$$?; tail -n 3 coverage.txt; exit $$code
 
-LOWEST = uv pip install --quiet --python .lowest --resolution lowest-direct --torch-backend cpu 'pytest>=8' 'pytest-timeout>=2.3' 'beartype>=0.19' 'import-linter>=2.1'
+LOWEST = uv pip install --quiet --python .lowest --resolution lowest-direct --torch-backend cpu 'pytest>=8' 'pytest-timeout>=2.3' 'beartype>=0.19' 'import-linter>=2.6'
 LOWEST_TESTS = .lowest/bin/python -m pytest -p no:cacheprovider -o filterwarnings=
 lowest:                     ## the lowest versions that pyproject.toml allows, without integrations, in an environment of its own; needs uv
 	uv venv --quiet --clear --python 3.11 .lowest

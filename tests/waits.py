@@ -82,7 +82,7 @@ SIZES = {
             f"measure/collapse/_nearest_mean_disagreement.py:{name}"
             for name in ("nearest_mean_disagreement", "_nearest", "_by_pairs")
         ),
-        "measure/collapse/_class_moments.py:ClassMoments.present",
+        "measure/_moments.py:ClassMoments.present",
     ),
     "measure/parameters/_heavy_tails.py:_eigenvalues",
     *("measure/features/_intrinsic_dimension.py:_distinct", "measure/features/_intrinsic_dimension.py:_two_nearest"),

@@ -1,7 +1,7 @@
 """Writes what follows from the files of `gnomon.measure`: its face, and its part of `gnomon`'s table of exports.
 
-A file `FAMILY/_NAME.py` gives its function NAME, and the classes that it defines. `make exports` runs this;
-`--check` only says whether that is due. A test asks it.
+A file `FAMILY/_NAME.py` gives its function NAME, and the classes that it defines, and `_moments.py` the class that many
+families look at. `make exports` runs this; `--check` only says whether that is due. A test asks it.
 """
 
 import ast
@@ -52,8 +52,8 @@ def tables() -> Iterator[tuple[Path, str]]:
     package = ROOT / "src" / "gnomon"
     # Not the metrics: torchmetrics imports transformers where that is installed, which takes seconds.
     files = (path for path in package.glob("measure/[!_]*/_[!_]*.py") if path.parent.name != "metrics")
-    files = sorted(files, key=lambda path: (path.parent.name, path.stem))
-    found = {f"gnomon.measure.{path.parent.name}.{path.stem}": exported(path) for path in files}
+    files = [package / "measure" / "_moments.py", *sorted(files, key=lambda path: (path.parent.name, path.stem))]
+    found = {".".join(path.relative_to(package.parent).with_suffix("").parts): exported(path) for path in files}
     imports = "\n".join(imported(module, names) for module, names in found.items())
     public = ordered(name for names in found.values() for name in names)
     yield package / "measure" / "__init__.py", f"{DOCSTRING}\n\n{imports}\n\n__all__ = [\n{lines(public, chr(34))}]\n"

@@ -3,8 +3,9 @@
 Made by `make exports`: what is public follows from the files.
 """
 
+from gnomon.measure._moments import ClassMoments
 from gnomon.measure.collapse._central_path_distance import central_path_distance
-from gnomon.measure.collapse._class_moments import ClassMoments, class_moments
+from gnomon.measure.collapse._class_moments import class_moments
 from gnomon.measure.collapse._classifier_equiangularity import classifier_equiangularity
 from gnomon.measure.collapse._classifier_equinorm import classifier_equinorm
 from gnomon.measure.collapse._classifier_maximal_equiangularity import classifier_maximal_equiangularity

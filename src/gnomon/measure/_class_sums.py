@@ -12,7 +12,7 @@ from gnomon._precision import in_single
 from gnomon.errors import EmptyError, ShapeError
 from gnomon.linalg import covariance, smaller
 from gnomon.measure._by_class import check_classes, check_samples, check_squares, further
-from gnomon.measure.collapse._class_moments import ClassMoments
+from gnomon.measure._moments import ClassMoments
 
 BLOCK = 4096
 """The number of samples per product: large enough to be fast, small enough for the cache and for float32."""

@@ -12,7 +12,7 @@ from gnomon import _checks
 from gnomon.errors import RangeError, ShapeError
 from gnomon.linalg import Covariance, identity, psd_root, pseudo_inverse, smaller
 from gnomon.measure._by_class import without
-from gnomon.measure.collapse._class_moments import ClassMoments
+from gnomon.measure._moments import ClassMoments
 
 FEW = 1024
 """Up to this many classes, matrices of k x k are made."""

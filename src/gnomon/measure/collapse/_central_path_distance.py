@@ -6,7 +6,7 @@ from torch import Tensor
 from gnomon._precision import half_as_single
 from gnomon.linalg import root
 from gnomon.measure._least_squares import parts_of_loss
-from gnomon.measure.collapse._class_moments import ClassMoments
+from gnomon.measure._moments import ClassMoments
 
 
 @half_as_single

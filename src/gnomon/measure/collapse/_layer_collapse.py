@@ -11,7 +11,7 @@ from gnomon import _checks
 from gnomon._precision import full_precision, in_single
 from gnomon.autodiff import by_patches, show_layers, weight_of, weight_path, with_weight
 from gnomon.measure._by_class import check_classes, check_samples, further
-from gnomon.measure.collapse._class_moments import ClassMoments
+from gnomon.measure._moments import ClassMoments
 from gnomon.measure.collapse._nc2_etf import nc2_etf
 from gnomon.measure.collapse._nc2_orthogonal import nc2_orthogonal
 

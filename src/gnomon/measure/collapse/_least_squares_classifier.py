@@ -7,7 +7,7 @@ from torch import Tensor
 
 from gnomon._precision import half_as_single
 from gnomon.measure._least_squares import decays, fitted
-from gnomon.measure.collapse._class_moments import ClassMoments
+from gnomon.measure._moments import ClassMoments
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from torch import Tensor
 from gnomon._precision import half_as_single
 from gnomon.linalg import largest, scaled
 from gnomon.measure._by_class import roundings, without
-from gnomon.measure.collapse._class_moments import ClassMoments
+from gnomon.measure._moments import ClassMoments
 
 
 @half_as_single

@@ -4,7 +4,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon._precision import half_as_single
-from gnomon.measure.collapse._class_moments import ClassMoments
+from gnomon.measure._moments import ClassMoments
 
 
 @half_as_single

@@ -8,7 +8,7 @@ from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import ShapeError
 from gnomon.measure._by_class import roundings
-from gnomon.measure.collapse._class_moments import ClassMoments
+from gnomon.measure._moments import ClassMoments
 
 _HELD = 2**20
 """Numbers of a block of features or scores that is held in float64."""

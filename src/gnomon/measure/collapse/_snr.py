@@ -10,7 +10,7 @@ from torch.autograd.function import FunctionCtx
 from gnomon._precision import half_as_single
 from gnomon.errors import RangeError
 from gnomon.linalg import Factored, gram_eigenvectors, marker, once
-from gnomon.measure.collapse._class_moments import ClassMoments
+from gnomon.measure._moments import ClassMoments
 
 
 @half_as_single

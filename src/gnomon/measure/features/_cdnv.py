@@ -7,7 +7,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._precision import half_as_single
 from gnomon.errors import ShapeError
-from gnomon.measure.collapse._class_moments import ClassMoments
+from gnomon.measure._moments import ClassMoments
 
 
 @half_as_single

@@ -12,7 +12,7 @@ from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import public
 from gnomon.measure._class_sums import ClassSums, finished
-from gnomon.measure.collapse._class_moments import ClassMoments
+from gnomon.measure._moments import ClassMoments
 
 
 class ClassStatistics(ClassSums, Metric):

@@ -12,8 +12,8 @@ from torch.nn import functional
 from gnomon import _checks
 from gnomon._precision import full_precision, single
 from gnomon.measure._by_class import further
+from gnomon.measure._moments import ClassMoments
 from gnomon.measure._sequential import input_points, relu_layers
-from gnomon.measure.collapse._class_moments import ClassMoments
 
 
 @dataclass(frozen=True)
