@@ -103,6 +103,16 @@ def chain(points, layers, biases):
     return points
 
 
+def test_a_direction_with_little_data_takes_no_digits_from_the_weight():
+    """Its limit is 1e9 away: added to what is left of the way, it left an error of 1e-7, at time 0 too."""
+    turn = torch.linalg.qr(normal(3, 3, seed=4))[0]
+    values, targets, weight = torch.tensor([2.0, 1.0, 1e-9]).double(), normal(3, 2, seed=5), normal(2, 3, seed=6)
+    flow, start = ClusteredFlow(torch.diag(values) @ turn.T, targets, weight), weight @ turn
+    moved = -torch.expm1(-TIMES[:, None, None] * values**2 / 3) * (targets.T / values - start)
+    torch.testing.assert_close(flow.weight(TIMES), (start + moved) @ turn.T, rtol=0, atol=1e-14)
+    torch.testing.assert_close(flow.weight(TIMES[:1])[0], weight, rtol=0, atol=0)
+
+
 def test_it_is_the_flow_of_a_network_in_which_nothing_is_truncated():
     """Equations 9.1 to 9.7: of the product of all weights, which is what the loss (9.3) depends on, and alone."""
     points, targets, _ = problem(q=2, c=2)

@@ -93,6 +93,7 @@ class ClusteredFlow:
                 f"{float(values[0]):.1e} to {float(values[-1]):.1e}",
                 "Rescale them, or convert them to float64.",
             )
+        self._start = weight
         # In the eigenbasis, how far W is from its limit at time 0.
         self.missing = weight @ self.directions - targets.mT @ (left[:, has_data] / values)
         self.limit: Float[Tensor, "c q"] = weight - self.missing @ self.directions.mT
@@ -102,18 +103,19 @@ class ClusteredFlow:
     @full_precision
     def weight(self, times: Float[Tensor, "t"]) -> Float[Tensor, "t c q"]:
         """W at all times, from 0 on, in any order; unit: of gradient flow on the loss."""
-        return self.limit + (self._left(times) * self.missing) @ self.directions.mT
+        # From its start: far limits, of directions with little data, would cancel.
+        return self._start + (torch.expm1(-self._decays(times)) * self.missing) @ self.directions.mT
 
     @full_precision
     def loss(self, times: Float[Tensor, "t"]) -> Float[Tensor, "t"]:
         r"""$\frac1{2N}\|WX - Y\|_F^2$ at all times: what is left in each direction decays at twice its rate."""
-        return self.least_loss + self._excess(self._left(times) * self.missing)
+        return self.least_loss + self._excess(torch.exp(-self._decays(times)) * self.missing)
 
     def _excess(self, missing: Float[Tensor, "*t c k"]) -> Float[Tensor, "*t"]:
         """How far the loss is above the least one."""
         return (self.rates.sqrt() * missing).square().sum((-2, -1)) / 2
 
-    def _left(self, times: Tensor) -> Float[Tensor, "t 1 k"]:
-        """The share of the way that each direction still has to go."""
+    def _decays(self, times: Tensor) -> Float[Tensor, "t 1 k"]:
+        """By how many factors of e the way that each direction still has to go is shorter than at time 0."""
         require_times(times)
-        return torch.exp(-times.to(self.rates)[:, None, None] * self.rates)
+        return times.to(self.rates)[:, None, None] * self.rates
