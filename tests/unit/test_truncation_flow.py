@@ -472,6 +472,23 @@ def test_the_orbit_turns_and_shifts_with_the_data():
     torch.testing.assert_close(other.collapse, orbit.collapse)
 
 
+@pytest.mark.parametrize("far", [1e4, 1e8])
+def test_far_from_the_origin_it_is_the_same_flow(far):
+    """Heights lost their digits to those of x and β: no way on was found, or the flow took forever."""
+    shift = far * torch.tensor([1.0, -2.0]).double()
+    points, target, beta, rotation = collapsing()
+    points, target, beta = points + shift, target + shift, beta - shift  # rounded here, not there and back
+    orbit = gnomon.TruncationFlow(points - shift, target - shift).flow(beta + shift, rotation, TIMES)
+    other = gnomon.TruncationFlow(points, target).flow(beta, rotation, TIMES)
+    torch.testing.assert_close(other.loss, orbit.loss)
+    torch.testing.assert_close(other.rotation, orbit.rotation)
+    torch.testing.assert_close(other.collapse, orbit.collapse)
+    torch.testing.assert_close(other.beta + shift, orbit.beta, rtol=0, atol=1e-15 * far)
+    of_beta, of_rotation = gnomon.TruncationFlow(points, target).velocity_at(beta, rotation)
+    near = gnomon.TruncationFlow(points - shift, target - shift).velocity_at(beta + shift, rotation)
+    torch.testing.assert_close((of_beta, of_rotation), near)
+
+
 def test_proposition_4_1_untruncated_rests_and_truncated_keeps_its_rotation():
     points, target, eye = torch.tensor([[1.0, 2.0], [2.0, 1.0]]).double(), torch.ones(2).double(), torch.eye(2).double()
     flow = gnomon.TruncationFlow(points, target)

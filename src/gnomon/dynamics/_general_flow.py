@@ -79,7 +79,7 @@ class GeneralFlow:
                 "Leave its target out, and count the clusters from 0.",
             )
         self.points, self.labels, self.targets = points.detach().clone(), labels, targets.detach().clone()
-        self._clusters = Clusters.of(self.points, self.labels, self.targets)
+        self._centre()
 
     @full_precision
     def flow(
@@ -161,13 +161,24 @@ class GeneralFlow:
             places.append(np.unique(rows, axis=0, return_inverse=True)[1].ravel())
         return np.array(places)
 
+    def _centre(self) -> None:
+        """Shifts the data, and later each β, to where heights keep their digits: equations hold for x + β and β + ỹ.
+
+        By multiples of a power of two at least as large as the spread, so that what lies on a surface stays there.
+        """
+        mean = self.points.mean(0)
+        spread = (self.points - mean).abs().max()
+        unit = torch.where(spread > 0, torch.exp2(spread.log2().ceil()), 1)
+        self._origin = (mean / unit).round() * unit
+        self._clusters = Clusters.of(self.points - self._origin, self.labels, self.targets - self._origin)
+
     def _flow(
         self, beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"], times: Tensor, rtol: float
     ) -> TruncationOrbit:
         """The flow; for a single map, exact once all points are truncated permanently."""
         moments = increasing_times(times)
         require_rtol(rtol)
-        start = _initial_state(beta, rotation, self.points.shape[1])
+        start = _initial_state(beta, rotation, self._origin)
         trajectory, snapshots = Trajectory(self, start, self._sides(start), rtol), []
         for time in moments:
             while trajectory.now < time and not self._collapsed(trajectory):
@@ -179,7 +190,7 @@ class GeneralFlow:
     def _velocity_at(
         self, beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"]
     ) -> tuple[Float[Tensor, "l q"], Float[Tensor, "l q q"]]:
-        state = _initial_state(beta, rotation, self.points.shape[1])
+        state = _initial_state(beta, rotation, self._origin)
         velocity = torch.from_numpy(self.velocity(self._sides(state))(state)).to(self.points)
         return velocity[:, 0], velocity[:, 1:]
 
@@ -226,8 +237,9 @@ class GeneralFlow:
         }
         truncated = np.stack([self._clusters.truncated(snapshot.coefficients) for snapshot in snapshots])
         untruncated = bool(trajectory.coefficients.all()) and not trajectory.sliding.any()
+        found = {name: torch.from_numpy(np.asarray(value)).to(self.points) for name, value in numbers.items()}
         return TruncationOrbit(
-            **{name: torch.from_numpy(np.asarray(value)).to(self.points) for name, value in numbers.items()},
+            **found | {"beta": found["beta"] - self._origin},
             truncated=torch.from_numpy(truncated).to(self.points.device),
             events=SwitchingEvents.of(trajectory.events, self.points),
             equilibrium="untruncated" if untruncated else "truncated" if collapsed else None,
@@ -244,8 +256,9 @@ def _images(layer: Shaped[np.ndarray, "_ _"], kept: Shaped[np.ndarray, "n q"]) -
     return kept @ layer[1:] - layer[0]
 
 
-def _initial_state(beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"], width: int) -> State:
-    """Both as one array; raises unless they fit each other and points of this width, and R is orthogonal."""
+def _initial_state(beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"], origin: Float[Tensor, "q"]) -> State:
+    """Both as one array, of points seen from an origin; raises unless they fit these, and R is orthogonal."""
+    width = len(origin)
     if beta.ndim != 2 or beta.shape[1] != width or rotation.shape != (*beta.shape, width):
         raise ShapeError(
             "beta, rotation",
@@ -264,4 +277,4 @@ def _initial_state(beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"],
             f"an entry of R Rᵀ - 1 of {defect:.1e}",
             "Take the polar factor, U Vᵀ of the singular value decomposition.",
         )
-    return np.concatenate([part.detach().cpu().numpy() for part in (beta.unsqueeze(1), rotation)], 1)
+    return np.concatenate([part.detach().cpu().numpy() for part in ((beta + origin).unsqueeze(1), rotation)], 1)

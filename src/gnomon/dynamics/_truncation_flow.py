@@ -8,7 +8,6 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision
-from gnomon.dynamics._clusters import Clusters
 from gnomon.dynamics._general_flow import GeneralFlow
 from gnomon.dynamics._integration import require_float64
 from gnomon.dynamics._truncation_orbit import TruncationOrbit
@@ -63,7 +62,7 @@ class TruncationFlow(GeneralFlow):
         self.points, self.target = points.detach().clone(), target.detach().clone()
         self.targets = self.target[None]
         self.labels = torch.zeros(len(points), dtype=torch.long, device=points.device)
-        self._clusters = Clusters.of(self.points, self.labels, self.targets)
+        self._centre()
 
     @full_precision
     def flow(
