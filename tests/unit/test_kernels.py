@@ -245,6 +245,21 @@ def test_both_forms_agree_and_the_cheaper_is_taken(kernel, monkeypatch):
     assert taken == ["_by_samples", "_by_gradients"]
 
 
+@pytest.mark.bad_input
+@pytest.mark.parametrize("kernel", [GaussianKernel, LaplaceKernel])
+def test_a_bandwidth_that_the_dtype_rounds_to_zero_is_refused(kernel):
+    """The Gram matrix was NaN, its diagonal too."""
+    x = torch.tensor([[0.0], [1.0]])
+    with pytest.raises(
+        RangeError, match=r"Kernel\.value\(bandwidth\): expected at least 1.4e-45, .*float32, got 1e-46"
+    ):
+        kernel_gram(kernel(1e-46), x, x)
+    with pytest.raises(RangeError, match=r"bandwidth.* got 1e-46"):
+        kernel_agop(kernel(1e-46), x, x)
+    torch.testing.assert_close(kernel_gram(kernel(1e-46), x.double(), x.double()), torch.eye(2).double())
+    torch.testing.assert_close(kernel_gram(kernel(2e-45), x, x), torch.eye(2))
+
+
 @pytest.mark.parametrize(("n", "d", "bandwidth"), [(200, 10, 30.0), (200, 10, 100.0), (50, 100, 100.0)])
 def test_what_is_left_beside_a_large_mean_keeps_its_digits(n, d, bandwidth):
     """Wide kernels make nearly linear machines, whose gradients are all nearly their mean."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import half_as_single
-from gnomon.errors import public
+from gnomon.errors import RangeError, public
 from gnomon.kernels._distances import squared_distances
 from gnomon.linalg import root
 
@@ -60,11 +60,13 @@ class LaplaceKernel:
     @half_as_single
     def value(self, squares: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
         r"""$\exp(-\sqrt s / L)$."""
+        require_held(self, squares)
         return (root(squares) / -self.bandwidth).exp()
 
     @half_as_single
     def slope(self, squares: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
         r"""$\exp(-\sqrt s / L) / (L\sqrt s)$, and 0 at 0."""
+        require_held(self, squares)
         distance = root(squares)
         apart = distance != 0
         slopes = (distance / -self.bandwidth).exp() / (self.bandwidth * torch.where(apart, distance, 1))
@@ -102,6 +104,7 @@ class GaussianKernel:
     @half_as_single
     def value(self, squares: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
         r"""$\exp(-s / 2L^2)$."""
+        require_held(self, squares)
         return (squares / self.bandwidth / self.bandwidth / -2).exp()  # the bandwidth's square may not be representable
 
     @half_as_single
@@ -124,10 +127,18 @@ def kernel_gram(
         x: points in rows.
         z: points in rows.
         metric: M, symmetric and positive semi-definite; the identity if left out.
+    Returns:
+        Of the kernels here in [0, 1]. Differentiable where the kernel is.
     Raises:
-        RangeError: if the kernel is none, or as `squared_distances`.
+        RangeError: if the kernel is none, or as `squared_distances`, or if their dtype rounds the bandwidth to 0.
         ShapeError: as `squared_distances`.
         EmptyError: if there are no points.
+    Example:
+        >>> import torch
+        >>> from gnomon.kernels import LaplaceKernel, kernel_gram
+        >>> kernel_gram(LaplaceKernel(2.0), torch.tensor([[0.0], [1.0]]), torch.tensor([[0.0]]))
+        tensor([[1.0000],
+                [0.6065]])
     """
     _checks.settings(("kernel", kernel, "with value and slope", isinstance(kernel, Kernel)))
     return kernel.value(squared_distances(x, z, metric))
@@ -136,3 +147,15 @@ def kernel_gram(
 def check_bandwidth(bandwidth: float | int) -> None:
     """Raises unless it is finite and above 0."""
     _checks.settings(("bandwidth", bandwidth, "finite and above 0", 0 < bandwidth < math.inf))
+
+
+def require_held(kernel: LaplaceKernel | GaussianKernel, squares: Tensor) -> None:
+    """Raises unless the bandwidth is above 0 in the dtype of the squares: 0 / 0 would be no number."""
+    smallest = torch.finfo(squares.dtype).smallest_normal * torch.finfo(squares.dtype).eps
+    if kernel.bandwidth < smallest:
+        raise RangeError(
+            "bandwidth",
+            f"at least {smallest:.1e}, the smallest number of {squares.dtype}",
+            kernel.bandwidth,
+            "Convert the points to float64, or rescale both.",
+        )
