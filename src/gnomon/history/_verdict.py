@@ -122,10 +122,10 @@ def verdict(
     The words: below a training accuracy of 99 % a network is *still fitting*. After that it is *generalising* if a rise
     is more likely than not, *still changing* if its probability is above 5 % (3 % if a validation split is used), the
     highest of ten thresholds at which at most 5 % of the corpus's training runs would have been stopped too early, and
-    *at rest* below. The training data do
-    not tell whether it is at rest because it is *stuck* or because it has *settled*, within ten points of its training
-    accuracy, or whether it is *deteriorating*, five points below its best: a validation split does. Where its accuracy and its
-    log-probability were read over the last two doublings, a second model adds the level and the change of both.
+    *at rest* below. The training data do not tell whether it is at rest because it is *stuck* or because it has
+    *settled*, within ten points of its training accuracy, or whether it is *deteriorating*, five points below its best:
+    a validation split does. Where its accuracy and its log-probability were read over the last two doublings, a second
+    model adds the level and the change of both.
 
     Source:
         gnomon's own; judged in docs/experiments/verdict.md, which says how often it is right, and when it is not.
