@@ -109,7 +109,10 @@ def case(name):
 # Why quantities cannot be had, where they cannot.
 
 EVERYWHERE = dict.fromkeys(
-    ("centroid_influence", "centroid_rate", "distance_from_start", "fact_table", "ntk_to_point", "start_cka"),
+    (
+        *("centroid_influence", "centroid_rate", "distance_from_start", "fact_table", "fourier_losses"),
+        *("ntk_to_point", "start_cka", "top_eigenvectors"),
+    ),
     "to be among .*, got",
 )
 CUMULATIVE = ("activation_misalignment", "cumulative_parameters", "truncated_inputs", "truncation_map")
