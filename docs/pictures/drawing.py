@@ -17,7 +17,7 @@ from torch import Tensor
 
 import gnomon
 from gnomon import Reading, plot
-from gnomon.plot import style
+from gnomon.plot import scales, style
 from gnomon.regions import decision_boundary, slice_regions
 
 STYLE: Any = style.STYLE | {"font.size": 8.5, "text.parse_math": False}
@@ -86,8 +86,8 @@ def course(axes: Axes, readings: Mapping[str, Sequence[Reading]], quantity: str,
     for place, (arm, own) in enumerate(readings.items()):
         means = [reading.scalars()[quantity] for reading in own if reading.step > 0]
         axes.plot(steps, means, **style.line(place), label=arm)
-    style.logarithmic(axes, "x", steps[0], steps[-1])
-    style.values(axes, log=log)
+    scales.logarithmic(axes, "x", steps[0], steps[-1])
+    scales.values(axes, log=log)
     style.frame(axes)
 
 
@@ -257,7 +257,7 @@ def probable(figure: Figure, runs: Runs) -> Numbers:
         then, end = (reading.scalars()["accuracy"] for reading in (run.readings[fitted], run.readings[-1]))
         print(f"  verdict, {arm}: unseen {then:.1%}, at the end {end:.1%}; {told[fitted].message}")
     axes.set(ylim=(0, 1))
-    style.logarithmic(axes, "x", 10, steps[-1])
+    scales.logarithmic(axes, "x", 10, steps[-1])
     style.frame(axes)
     label(axes, "step", "probability of a rise by five points")
     return found

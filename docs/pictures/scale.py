@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from gnomon.plot import style
+from gnomon.plot import scales, style
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "scale.jsonl"
@@ -69,8 +69,8 @@ def panel(axes: Axes, by_name: dict[str, list[tuple[int, Found]]], keys: list[st
         ends += xs
         values += ys
     low, high = min(values) / 3, 3 * max(values)
-    style.logarithmic(axes, "x", min(ends), max(ends))
-    style.logarithmic(axes, "y", low, high)
+    scales.logarithmic(axes, "x", min(ends), max(ends))
+    scales.logarithmic(axes, "y", low, high)
     axes.set_ylim(low, high)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_minor_locator(NullLocator())

@@ -152,17 +152,16 @@ def curves(records: Sequence[Record], loss: str) -> Curves:
     """Both arms of one loss, with the step from which on PC1 has gone half its way to one."""
     arms = {f"{loss} {arm}": arm for arm in ARMS}
     marks = marked({f"{arm} half way": half_way_at(records, loss, arm) for arm in ARMS})
-    panels = (
+    panels = [
         Panel("PC1", "share of first direction", lines(records, arms, PC1), marks, (0.0, 1.05)),
         Panel("Jacobian norm", "outputs per input", lines(records, arms, NORM), marks),
         accuracy_panel(records, arms, "digits", marks),
-    )
+    ]
     if has_weights(records):
-        panels += (Panel("Stable rank of the weights", "directions", lines(records, arms, WEIGHTS), marks),)
+        panels.append(Panel("Stable rank of the weights", "directions", lines(records, arms, WEIGHTS), marks))
     caption = "PC1 and norm: means over the training digits. Half way: PC1 has gone half of its way to one."
-    return Curves(
-        loss, f"How near the Jacobians come to rank one, {loss}", caption, "step (a pass over all batches)", panels
-    )
+    title, x = f"How near the Jacobians come to rank one, {loss}", "step (a pass over all batches)"
+    return Curves(loss, title, caption, x, tuple(panels))
 
 
 def claims(seeds: Seeds) -> list[Claim]:
