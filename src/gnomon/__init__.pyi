@@ -1,8 +1,8 @@
 from .autodiff import JacobianOperator, features, input_jacobian, vector_jacobian
 from .dynamics import (
-    BiasFlow,
+    BiasFlowRun,
     CentralPath,
-    CentralPathFlow,
+    CentralPathRun,
     ClusteredFlow,
     Collapse,
     CollapsedFlow,
@@ -170,9 +170,9 @@ __all__ = [
     "SAM",
     "About",
     "BatchGradients",
-    "BiasFlow",
+    "BiasFlowRun",
     "CentralPath",
-    "CentralPathFlow",
+    "CentralPathRun",
     "ClassMoments",
     "ClassStatistics",
     "ClusteredFlow",

@@ -117,7 +117,7 @@ def test_an_integration_that_ends_early_is_named(monkeypatch):
     monkeypatch.setattr(clustered_flow, "solve_ivp", lambda *_, **__: Failed)
     given = problem(TINY, "samples", torch.Generator().manual_seed(0))
     eye = torch.eye(2).double()
-    with pytest.raises(ConvergenceError, match=r"integrated\(times\): expected an end of integration, got step size"):
+    with pytest.raises(ConvergenceError, match=r"integrated\(times\): expected the integration to finish, got step"):
         integrated(given, (eye, torch.ones(1, 2).double(), eye[None]), torch.ones(1).double(), 1.0)
 
 

@@ -319,5 +319,5 @@ def test_bad_input_is_named(monkeypatch):
         success, message = False, "step size too small"
 
     monkeypatch.setattr(integration, "solve_ivp", lambda *_, **__: Failed)
-    with pytest.raises(ConvergenceError, match=r"expected an end of integration, got step size too small"):
+    with pytest.raises(ConvergenceError, match=r"expected the integration to finish, got step size too small"):
         flow.flow(TIMES)

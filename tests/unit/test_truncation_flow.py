@@ -268,7 +268,7 @@ def test_evaluations_are_counted_from_one_asked_for_time_to_the_next(monkeypatch
 
 @pytest.mark.unchecked
 def test_a_velocity_without_end_is_reported():
-    with pytest.raises(ConvergenceError, match=r"\(times\): expected an end of integration, got at time (0\.99|1)"):
+    with pytest.raises(ConvergenceError, match=r"\(times\): expected the integration to finish, got at time (0\.99|1)"):
         solved(lambda alpha, beta: beta**2, 1.0, 2.0)
 
 
@@ -276,7 +276,7 @@ def test_surfaces_without_a_way_on_are_named(monkeypatch):
     """Both sides drive to the surface, and no combination of them stays."""
     monkeypatch.setattr(_regularisation, "ROUNDS", 2)
     with pytest.raises(
-        ConvergenceError, match=r"a continuation at time 0\.0, got none for \(layer, .*\) \[\(0, \[0\], 0\)\]"
+        ConvergenceError, match=r"a solution beyond time 0\.0, got none for \(layer, .*\) \[\(0, \[0\], 0\)\]"
     ):
         solved(lambda alpha, beta: 1.0 if alpha < 0.5 else -1.0, 0.0, 1.0)
 

@@ -4,8 +4,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from gnomon.dynamics._aligned_jacobian import aligned_jacobian
-from gnomon.dynamics._bias_flow import BiasFlow, bias_flow
-from gnomon.dynamics._central_path import CentralPath, CentralPathFlow
+from gnomon.dynamics._bias_flow import BiasFlowRun, bias_flow
+from gnomon.dynamics._central_path import CentralPath, CentralPathRun
 from gnomon.dynamics._clustered_flow import ClusteredFlow
 from gnomon.dynamics._collapsed_flow import CollapsedFlow, CollapsedFlowRun, CollapsedPropagators
 from gnomon.dynamics._filippov import Coefficients, State, SwitchingEvents
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from gnomon.dynamics._deep_rfm import DeepRFM
 
 __all__ = [
-    "BiasFlow",
+    "BiasFlowRun",
     "CentralPath",
-    "CentralPathFlow",
+    "CentralPathRun",
     "ClusteredFlow",
     "Coefficients",
     "Collapse",

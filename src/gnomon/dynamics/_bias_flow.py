@@ -14,7 +14,7 @@ from gnomon.linalg import identity
 
 
 @dataclass(frozen=True)
-class BiasFlow:
+class BiasFlowRun:
     r"""The flow at the requested times, and its events. Components are those of the rotated space.
 
     Attributes:
@@ -44,7 +44,7 @@ def bias_flow(
     beta: Float[Tensor, "q"],
     rotation: Float[Tensor, "q q"],
     times: Float[Tensor, "t"],
-) -> BiasFlow:
+) -> BiasFlowRun:
     r"""Gradient flow of the cumulative bias on the Euclidean loss of one cluster, at a fixed rotation, exactly.
 
     $\dot\beta = -R^\top\operatorname{diag}\big(\tfrac{n_r}N\big)R\,(\beta + \tilde y)$,
@@ -123,7 +123,7 @@ def bias_flow(
     rest = torch.where(share.gather(1, last) > 0, 0, legs.gather(1, last))
     loss = (rate * left**2 + _mean_squares_kept(distance, rising).gather(1, at)).sum(0) / 2
     _checks.held("points, target, beta", "a loss", loss)
-    flow = BiasFlow(
+    flow = BiasFlowRun(
         times=times,
         beta=beta - (goal - (sign[:, None] * left).mT) @ rotation,
         rate=rate.mT,
@@ -132,7 +132,7 @@ def bias_flow(
         rising=rising,
         limit=beta - (goal - sign * rest[:, 0]) @ rotation,
     )
-    return cast(BiasFlow, narrowed(flow, {torch.float32}, dtype)) if dtype in HALF else flow
+    return cast(BiasFlowRun, narrowed(flow, {torch.float32}, dtype)) if dtype in HALF else flow
 
 
 def _durations(legs: Float[Tensor, "q n1"], share: Float[Tensor, "q n1"]) -> Float[Tensor, "q n"]:

@@ -17,7 +17,7 @@ DRIFT = 1e-6
 
 
 @dataclass(frozen=True)
-class CentralPathFlow:
+class CentralPathRun:
     r"""The flow at the requested times.
 
     Attributes:
@@ -110,7 +110,7 @@ class CentralPath:
         self.projection = projection
 
     @full_precision
-    def flow(self, times: Float[Tensor, "t"], *, rtol: float = 1e-10) -> CentralPathFlow:
+    def flow(self, times: Float[Tensor, "t"], *, rtol: float = 1e-10) -> CentralPathRun:
         """The flow integrated by SciPy's Runge-Kutta method of order 8, from time 0, at increasing times.
 
         The field is evaluated at the renormalised features, where it leaves the residuals unchanged. Runge-Kutta
@@ -141,7 +141,7 @@ class CentralPath:
         features = integrated(field, self.features, moments, rtol, torch.ones_like(self.features))
         return self._reading(times.detach().to(features), features)
 
-    def _reading(self, times: Tensor, features: Tensor) -> CentralPathFlow:
+    def _reading(self, times: Tensor, features: Tensor) -> CentralPathRun:
         """What is read from the features at all times, (t k n p)."""
         identity = torch.eye(features.shape[-1], dtype=features.dtype, device=features.device)
         drift = torch.stack([(_covariance(_residuals(part)) - identity).abs().max() for part in features])
@@ -154,7 +154,7 @@ class CentralPath:
                 "Ask for earlier times: rounding adds up.",
             )
         snr = features.mean(2).mT
-        return CentralPathFlow(
+        return CentralPathRun(
             times=times,
             features=features,
             snr=snr,

@@ -42,7 +42,7 @@ def integrated(
     least = (rtol / 1000 * sizes).cpu().flatten().numpy()
     solved = solve_ivp(right_side, span, initial, "DOP853", t_eval=moments, rtol=rtol, atol=least)
     if not solved.success:
-        raise ConvergenceError("times", "an end of integration", solved.message)
+        raise ConvergenceError("times", "the integration to finish", solved.message)
     return torch.from_numpy(solved.y.T).reshape(len(moments), *start.shape).to(start)
 
 
@@ -62,7 +62,7 @@ class Evaluations:
         if self.count > self.most:
             raise ConvergenceError(
                 "times",
-                f"an end of integration at {until:.4g} within {self.most:,} evaluations",
+                f"the integration to finish at {until:.4g} within {self.most:,} evaluations",
                 f"to {time:.4g}",
                 "Ask for times up to there.",
             )

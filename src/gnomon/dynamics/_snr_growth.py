@@ -114,7 +114,7 @@ def _root(passed: Tensor, square: float, fourth: float) -> Tensor:
             return v
     raise ConvergenceError(
         "times",
-        f"Newton's method to end within {STEPS} steps",
+        f"Newton's method to converge within {STEPS} steps",
         f"a last step of {float(step.detach().abs().max()):.1e}",
         "Pass float64.",
     )

@@ -47,7 +47,7 @@ def feature_learning_interval(
     Reading:
         Low, high: An interval: where the kernel turns. None: it does not turn enough to tell.
         Generalising: On digits from step 2 to 6,105, the end of grokking, in a network that generalises; from 2 to 720
-            in one that memorised, until its large initialisation is unlearnt.
+            in one that memorised, until its large initialisation has decayed.
         Misleads: Its end is not the end of learning: 35 % of the training runs of docs/experiments/verdict.md would
             have gained five points or more after the kernel had rested for a doubling of the steps. It measures
             relative to the largest norm: a kernel that grows to the end, as with the logarithm of the steps, never

@@ -107,7 +107,9 @@ class Trajectory:
         """One step of the integrator; raises ConvergenceError if it gives up."""
         message = solver.step()
         if message is not None:
-            raise ConvergenceError("times", "an end of integration", f"at time {solver.t}: {message}", "Raise rtol.")
+            raise ConvergenceError(
+                "times", "the integration to finish", f"at time {solver.t}: {message}", "Raise rtol."
+            )
 
     def _orthogonal(self, flat: Float[np.ndarray, "z"]) -> State:
         """The state, with the polar factor of R in its place."""
@@ -176,7 +178,7 @@ class Trajectory:
         places = [(layer, points.tolist(), coordinate) for layer, points, coordinate in surfaces]
         raise ConvergenceError(
             "times",
-            f"a continuation at time {self.now}",
+            f"a solution beyond time {self.now}",
             f"none for (layer, points, coordinate) {places} at their surfaces",
             "Move the points or the start slightly.",
         )

@@ -159,7 +159,7 @@ def integrated(given: Problem, start: Parameters, times: Float[Tensor, "t"], lon
     options = {"t_eval": moments, "rtol": RTOL, "atol": RTOL / 100, "max_step": longest}
     solved = solve_ivp(right_side, (0.0, moments[-1]), initial, "DOP853", **options)
     if not solved.success:
-        raise ConvergenceError("times", "an end of integration", solved.message, where="integrated")
+        raise ConvergenceError("times", "the integration to finish", solved.message, where="integrated")
     return [split(torch.from_numpy(flat)) for flat in solved.y.T.copy()]
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnomon import (
     CentralPath,
-    CentralPathFlow,
+    CentralPathRun,
     class_moments,
     least_squares_classifier,
     nc1,
@@ -114,7 +114,7 @@ def turned(snr: Float[Tensor, "t p k"]) -> Float[Tensor, "t"]:
     return (across.norm(dim=1) / images.norm(dim=1)).amax(1)
 
 
-def from_limit(flow: CentralPathFlow, limit: Float[Tensor, "p k"]) -> Float[Tensor, "t"]:
+def from_limit(flow: CentralPathRun, limit: Float[Tensor, "p k"]) -> Float[Tensor, "t"]:
     """Equation 10: the spectral distance of the ratios, over their largest singular values, from the limit."""
     return torch.linalg.matrix_norm(flow.snr / flow.singular_values[:, :1, None] - limit, 2)
 
