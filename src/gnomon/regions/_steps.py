@@ -131,8 +131,8 @@ def disagreement() -> UnsupportedModuleError:
     """The error for a network whose outputs are not those of its steps."""
     return UnsupportedModuleError(
         "model",
-        "a network that its traced parts make up",
-        "one that answers otherwise",
+        "a network that its trace reproduces",
+        "one with different outputs",
         "Look for parts in another language, such as torch.jit's, or for weights that are NaN, and write it without.",
     )
 
