@@ -861,6 +861,39 @@ def test_what_the_trace_cannot_see_is_an_error_and_not_a_wrong_map():
         boundary_distance(counting, torch.tensor([[0.6, 0.7]]))
 
 
+BESIDE = {
+    "a mask": lambda y: y.masked_fill(torch.tensor([False, False, True]), -1e9),
+    "an infinite mask": lambda y: y.masked_fill(torch.tensor([False, False, True]), -torch.inf),
+    "another scale": lambda y: y * torch.tensor([1.0, 1.0, 1e12]),
+    "a large mean": lambda y: y + 1e8,
+}
+
+
+@pytest.mark.parametrize("beside", BESIDE)
+def test_a_large_output_hides_no_untraced_code(beside):
+    """It cuts and mixes in the small output alone; what is traced is read, whatever the others are."""
+
+    class Beside(nn.Module):
+        def __init__(self, part):
+            super().__init__()
+            torch.manual_seed(0)
+            self.part, self.first, self.last = part, nn.Linear(2, 8), nn.Linear(8, 2)
+
+        def forward(self, x):
+            h = self.first(x)
+            return BESIDE[beside](torch.cat([self.last(h + self.part(h)), h.relu()[:, :1]], 1))
+
+    require_exact(Beside(torch.relu).eval(), FLAT, SQUARE)
+    x = torch.rand(3, 2, generator=torch.Generator().manual_seed(0))
+    for part, got in (
+        (torch.vmap(torch.relu), "one with different outputs"),
+        (lambda h: (h - h.mean(0)).relu(), "outputs that change with the samples beside"),
+    ):
+        for read in (lambda model: slice_regions(model, FLAT, SQUARE), lambda model: boundary_distance(model, x)):
+            with pytest.raises(UnsupportedModuleError, match=f"got {got}"):
+                read(Beside(part).eval())
+
+
 @torch.no_grad()
 def test_in_the_end_the_regions_are_held_against_the_network_and_the_box():
     model = mlp((2, 6, 3), bias=True, generator=torch.Generator().manual_seed(0)).eval()

@@ -18,7 +18,7 @@ from gnomon.regions._operations import Affine, Bend, Operation, Planes, bent, st
 from gnomon.regions._recording import Call, Data, Recorder, leaves
 
 AGREEMENT = 1e-6
-"""Relative difference between a network and its steps beyond which they are not the same function."""
+"""Difference between a network and its steps, as a share of an output's range, beyond which they are not the same."""
 OTHERS = 3
 """Random inputs at which a network and its steps are compared: decisions on the data that no trace sees show there."""
 NOISE = 1e-12
@@ -84,7 +84,7 @@ class Network:
             held = {name: planes for name, planes in (held | {step.name: value}).items() if name in needed}
         return held[self.result]
 
-    def with_noise(self) -> "Network":
+    def with_noise(self, size: float = NOISE) -> "Network":
         """The same, with noise on what enters affine steps: what it changes by more than itself was rounding."""
 
         def noisy(step: Step) -> Step:
@@ -96,7 +96,7 @@ class Network:
                 generator = torch.Generator().manual_seed(0)
                 draw = partial(torch.randn, generator=generator, device="cpu")
                 noise = (draw(at.shape[2:], dtype=at.dtype).to(at.device) for at in given)
-                return apply(*(at * (1 + NOISE * by) for at, by in zip(given, noise, strict=True)))
+                return apply(*(at * (1 + size * by) for at, by in zip(given, noise, strict=True)))
 
             return replace(step, operation=Affine(on_noise))
 
@@ -111,20 +111,33 @@ class Network:
         wanted = torch.cat([self.model(part.clone()) for part in torch.split(x, together)])
         if wanted.shape != outputs.shape:
             raise disagreement()
-        # An output that is masked is -inf in both.
-        apart = torch.where(wanted == outputs, 0, wanted - outputs).abs().max()
-        if apart <= AGREEMENT * wanted.abs().masked_fill(wanted.isinf(), 0).max():
+        apart = _apart(wanted, outputs)
+        if (apart <= _tolerated(wanted)).all():
             return
-        if not apart <= max(self.moved_by_noise(part) for part in torch.split(x, together)):
+        noise = torch.stack([self.moved_by_noise(part) for part in torch.split(x, together)]).amax(0)
+        if not (apart <= torch.maximum(noise, _tolerated(wanted))).all():
             raise disagreement()
 
     def outputs_at(self, x: Float[Tensor, "n *d"]) -> Float[Tensor, "n c"]:
         """The steps' outputs."""
         return self.run(x[:, None, None], lambda _, bend, at: bent(bend, at, state_at_origin(bend, at)))[:, 0, 0]
 
-    def moved_by_noise(self, x: Float[Tensor, "n *d"]) -> float:
-        """The largest change of outputs by noise: where their terms cancel, it is more than the outputs themselves."""
-        return float((self.with_noise().outputs_at(x) - self.outputs_at(x)).abs().nan_to_num(0).max())
+    def moved_by_noise(self, x: Float[Tensor, "n *d"]) -> Float[Tensor, "c"]:
+        """The largest change of each output by noise: where its terms cancel, it is more than the output itself."""
+        # Of both signs, since a ReLU lets one of them through.
+        noisy = torch.cat([self.with_noise(size).outputs_at(x) for size in (NOISE, -NOISE)])
+        return (noisy - self.outputs_at(x).repeat(2, 1)).abs().nan_to_num(0).amax(0)
+
+
+def _apart(wanted: Float[Tensor, "n c"], outputs: Float[Tensor, "n c"]) -> Float[Tensor, "c"]:
+    """The largest difference of each output; one that is masked is -inf in both."""
+    return torch.where(wanted == outputs, 0, wanted - outputs).abs().amax(0)
+
+
+def _tolerated(outputs: Float[Tensor, "n c"]) -> Float[Tensor, "c"]:
+    """The difference to allow in each output: a large one, or a large constant in it, hides nothing in the others."""
+    finite = outputs.masked_fill(outputs.isinf(), 0)
+    return AGREEMENT * (finite.amax(0) - finite.amin(0)) + NOISE * finite.abs().amax(0)
 
 
 def disagreement() -> UnsupportedModuleError:
@@ -201,8 +214,9 @@ def _require_apart(network: Network, x: Float[Tensor, "1 *d"], outputs: Float[Te
     try:
         # Once ahead of the other and once behind it, since a sum over those so far does not change the first.
         ahead, behind = (outputs_of(network.model(pair.clone()), pair) for pair in (both, both.flip(0)))
-        apart = torch.cat([ahead[:1] - outputs, behind[1:] - outputs]).abs().max()
-        mixed = apart > AGREEMENT * outputs.abs().max() and apart > network.moved_by_noise(x)
+        apart = _apart(torch.cat([ahead[:1], behind[1:]]), outputs)
+        mixed = apart > _tolerated(torch.cat([outputs, ahead]))
+        mixed = mixed.any() and (mixed & (apart > network.moved_by_noise(x))).any()
         problem = "outputs that change with the samples beside" if mixed else ""
     except (*WRONG, ShapeError) as error:
         problem = f"a network that does not take two samples: {error}"
