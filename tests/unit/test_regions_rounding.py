@@ -78,6 +78,29 @@ def test_the_maximum_with_a_number_that_is_never_reached_is_the_data(other):
     assert len(require_exact(nn.Sequential(Largest(), SAME), FLAT, (-1.0, 1.0, -1.0, 1.0))) == 4
 
 
+@pytest.mark.parametrize("bound", [1e3, 1e9, 1e15, 3.4e38, torch.inf])
+@pytest.mark.parametrize("name", ["maximum", "minimum", "max", "min"])
+def test_maxima_and_minima_with_a_large_number_are_exact_in_either_order(name, bound):
+    """A bound that is never reached, a vector or one number, leaves the regions of the ReLUs behind it."""
+    torch.manual_seed(0)
+    first, last = nn.Linear(2, 8), nn.Linear(8, 3)
+    choose, bound = getattr(torch, name), -bound if name.startswith("max") else bound
+
+    class Bounded(nn.Module):
+        def __init__(self, order, shape):
+            super().__init__()
+            self.first, self.last, self.order, self.shape = first, last, order, shape
+
+        def forward(self, x):
+            given = self.first(x), torch.full(self.shape, bound)
+            return self.last(choose(*given[:: self.order]).relu())
+
+    wanted = slice_regions(nn.Sequential(first, nn.ReLU(), last).eval(), FLAT, (-3, 3, -3, 3))
+    for order, shape in ((1, (8,)), (-1, (8,)), (-1, (1, 1)), (-1, ())):
+        found = require_exact(Bounded(order, shape).eval(), FLAT, (-3.0, 3.0, -3.0, 3.0))
+        assert len(found) == len(wanted) == 28
+
+
 def antisymmetric(outputs):
     """A network of two equal halves, one subtracted from the other: it starts at zero, but does not stay there."""
     torch.manual_seed(0)

@@ -4,19 +4,21 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 
 def _maximum(x: Tensor, y: Tensor) -> Tensor:
-    """The larger of two tensors."""
-    return x + (y - x).relu()
+    """The larger of two tensors; not as a sum of a ReLU, in which a large one absorbs the other."""
+    shape = np.broadcast_shapes(x.shape, y.shape)
+    return _amax(torch.stack([x.broadcast_to(shape), y.broadcast_to(shape)], -1), -1)
 
 
 def _minimum(x: Tensor, y: Tensor) -> Tensor:
     """The smaller of two tensors."""
-    return x - (x - y).relu()
+    return -_maximum(-x, -y)
 
 
 def _amax(x: Tensor, dim: int | Sequence[int] = (), keepdim: bool = False) -> Tensor:
