@@ -59,7 +59,8 @@ corner = torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]] + 16 * [[
 vertices = torch.cartesian_prod(ticks, ticks)[:, None] + corner
 polygons = Polygons(vertices, torch.full((52900,), 4), torch.zeros(52900, 20, dtype=torch.long))
 plane = Plane(torch.zeros(2), torch.eye(2))
-regions = Regions(torch.nn.Identity(), plane, polygons, vertices[:, :2], vertices[:, 0], polygons.count, (), {})
+box, slopes, offsets = 230 * corner[:4], vertices[:, :2], vertices[:, 0]
+regions = Regions(torch.nn.Identity(), plane, box, polygons, slopes, offsets, polygons.count, (), {})
 points = 230 * torch.rand(500, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 regions.boundary_distance(points[:2])
 before = highest()

@@ -239,7 +239,11 @@ def test_migration_is_what_each_slice_says():
     other = Plane(torch.ones(2, dtype=torch.float64), torch.eye(2, dtype=torch.float64))
     with pytest.raises(RangeError, match=r"migration\(after\): expected the plane of `before`"):
         migration(slice_regions(near, FLAT, SQUARE), slice_regions(far, other, SQUARE), points)
-    with pytest.raises(RangeError, match=r"migration\(points\): expected points inside both boxes, .* at index 0"):
+    wide, turned = (-2, 2, -1, 1), torch.tensor([[1.0, 1.0], [-1.0, 1.0], [-1.0, -1.0], [1.0, -1.0]])
+    assert migration(slice_regions(near, FLAT, SQUARE), slice_regions(far, FLAT, turned), points).area_after == 3.2
+    with pytest.raises(RangeError, match=r"migration\(after\): expected the box of `before`, got another"):
+        migration(slice_regions(near, FLAT, SQUARE), slice_regions(far, FLAT, wide), points)
+    with pytest.raises(RangeError, match=r"migration\(points\): expected points inside the box, .* at index 0"):
         migration(slice_regions(near, FLAT, SQUARE), slice_regions(far, FLAT, SQUARE), points + 2)
 
 

@@ -38,6 +38,7 @@ class Regions:
     Attributes:
         model: the network in float64.
         plane: the slice.
+        box: the corners of the part of the plane, counter-clockwise, (v 2).
         polygons: the regions' corners, counter-clockwise, with what made each edge.
         slopes: $A_i$, the derivative along the plane, (r c 2).
         offsets: $b_i$, the affine map's value at the plane's origin, (r c).
@@ -49,6 +50,7 @@ class Regions:
 
     model: nn.Module
     plane: Plane
+    box: Float[Tensor, "v 2"]
     polygons: Polygons
     slopes: Float[Tensor, "r c 2"]
     offsets: Float[Tensor, "r c"]

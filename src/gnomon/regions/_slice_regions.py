@@ -123,6 +123,7 @@ def regions_of(
     found = Regions(
         model=network.model,
         plane=plane,
+        box=start.vertices[0],
         polygons=join([leaf.polygons for leaf in leaves]),
         slopes=outputs[:, :2].mT,
         offsets=outputs[:, 2],
