@@ -33,7 +33,7 @@ LIKE = {f"{what}_like" for what in ("zeros", "ones", "full", "empty", "rand", "r
     f"new_{what}" for what in ("zeros", "ones", "full", "empty", "tensor")
 }
 """Functions that use no more of a tensor than its shape, dtype and device."""
-AS = {"view_as", "reshape_as", "expand_as", "type_as"}
+AS = {"view_as", "reshape_as", "expand_as", "type_as", "to"}
 """Functions that use no more than these of their second argument."""
 NUMPY = {"axis": "dim", "keepdims": "keepdim", "x1": "input", "x2": "other"}
 """NumPy's names of arguments, which torch takes too, and its own."""
