@@ -24,10 +24,11 @@ from tests.unit.test_regions import FLAT, NETWORKS, SQUARE, made, one_layer
 @pytest.mark.parametrize("name", ["mlp", "hardtanh", "functions", "dropout"])
 def test_distance_to_the_boundary_is_that_in_the_plane_where_the_plane_is_all(name):
     model, plane = made(name)
-    # The regions go on beyond what the points can see of them.
-    regions = slice_regions(model, plane, (-50, 50, -50, 50))
     points = torch.rand(200, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 4 - 2
-    torch.testing.assert_close(boundary_distance(model, points), regions.boundary_distance(points))
+    # The regions go on beyond what the points can see of them, or end with them.
+    for side in (50, 2):
+        regions = slice_regions(model, plane, (-side, side, -side, side))
+        torch.testing.assert_close(boundary_distance(model, points), regions.boundary_distance(points))
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -102,6 +103,17 @@ def test_the_two_networks_of_the_page_have_44_regions_and_22():
         regions = slice_regions(network, FLAT, (-3, 3, -3, 3))
         maps = torch.cat([regions.slopes.flatten(1), regions.offsets], 1)
         assert (len(regions), len((1e9 * maps).round().unique(dim=0))) == (count, 16)
+
+
+def test_distance_to_a_boundary_beyond_the_box_is_exact():
+    """Lines at u = 1.05 and u = -2, in the plane's coordinates, whose units are 2 and 3 long."""
+    plane = Plane(torch.zeros(2), torch.tensor([[2.0, 0], [0, 3]]))
+    regions = slice_regions(one_layer([[0.5, 0], [0.5, 0]], [-1.05, 2]), plane, (-3, 0.9, -1, 1))
+    assert len(regions) == 2
+    points = torch.tensor([[0.9, 0.0], [0.8, 0.9], [-1.8, 0.0], [-2.5, 0.0], [1.0, 0.0]], dtype=torch.float64)
+    wanted = torch.tensor([0.15, 0.25, 0.2, 0.5, torch.nan], dtype=torch.float64)
+    torch.testing.assert_close(regions.boundary_distance(points), wanted, equal_nan=True)
+    assert slice_regions(nn.Linear(2, 2), FLAT, SQUARE).boundary_distance(points[:2]).tolist() == [torch.inf] * 2
 
 
 def test_an_affine_network_has_no_boundary():

@@ -14,6 +14,7 @@ from gnomon._budget import budget_of
 from gnomon._precision import full_precision
 from gnomon.errors import RangeError
 from gnomon.measure import singular_values
+from gnomon.regions._boundary_distance import boundary_distance
 from gnomon.regions._plane import Plane, require_coordinates
 from gnomon.regions._polygons import Polygons, cross
 
@@ -137,22 +138,29 @@ class Regions:
     ) -> Float[Tensor, "n"]:
         """The distance in the plane's coordinates from each point to the boundary of its region; the box is not one.
 
-        Infinite where a region has no boundary but the box's, NaN outside of the box. `memory` and errors as in
-        `region_of_points`.
+        Where the box is nearer than what the region has of a boundary inside it, the network is followed beyond, as by
+        `gnomon.regions.boundary_distance` of the plane's coordinates. Infinite where a region has no boundary in the
+        plane, NaN outside of the box; without a graph. `memory` and errors as in `region_of_points`.
         """
         require_coordinates(points)
         _checks.finite(points=points)
-        points = points.to(self.polygons.vertices)
+        points = points.detach().to(self.polygons.vertices)
         region = self.region_of_points(points, memory=memory)
-        found = [points.new_empty(0)]
+        found = [points.new_empty(2, 0)]
         for some in torch.split(torch.arange(len(points), device=region.device), self._fitting(memory)):
             polygons = self.polygons[region[some].clamp_min(0)]
             start, sides = polygons.vertices, polygons.rolled() - polygons.vertices
             apart = points[some, None] - start
             along = (apart * sides).sum(2) / sides.square().sum(2).clamp_min(torch.finfo(start.dtype).tiny)
             distance = torch.linalg.vector_norm(apart - along.clamp(0, 1)[..., None] * sides, dim=2)
-            found.append(distance.masked_fill(~polygons.valid | (polygons.labels == OUTSIDE), torch.inf).amin(1))
-        return torch.where(region >= 0, torch.cat(found), torch.nan)
+            on_box = polygons.labels == OUTSIDE
+            kinds = (distance.masked_fill(~polygons.valid | other, torch.inf).amin(1) for other in (on_box, ~on_box))
+            found.append(torch.stack([*kinds]))
+        distance, to_box = torch.cat(found, 1)
+        beyond = (region >= 0) & (to_box < distance)
+        if beyond.any():
+            distance[beyond] = boundary_distance(_AlongPlane(self.model, self.plane), points[beyond], memory=memory)
+        return torch.where(region >= 0, distance, torch.nan)
 
     @full_precision
     def region_of_points(self, points: Float[Tensor, "n 2"], *, memory: float | int | None = None) -> Int[Tensor, "n"]:
@@ -201,3 +209,15 @@ class Regions:
         proper = polygons.valid & (length > 0)
         left = cross(sides, points[:, None] - polygons.vertices) / torch.where(proper, length, 1)
         return left.masked_fill(~proper, torch.inf).amin(1).masked_fill(~proper.any(1), -torch.inf)
+
+
+class _AlongPlane(nn.Module):
+    """A network as a function of a plane's coordinates."""
+
+    def __init__(self, model: nn.Module, plane: Plane) -> None:
+        super().__init__()
+        self.model, self.plane = model, plane
+
+    def forward(self, points: Float[Tensor, "n 2"]) -> Tensor:
+        """The outputs at these coordinates."""
+        return self.model(self.plane.embed(points))
