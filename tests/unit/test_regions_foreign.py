@@ -63,6 +63,19 @@ def test_a_part_in_another_language_is_an_error_and_not_a_wrong_map():
         slice_regions(nn.Sequential(nn.Linear(2, 4), scripted).eval(), FLAT, SQUARE)
 
 
+def scaled(x):
+    return 2 * x
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit")
+def test_a_network_that_holds_a_scripted_function_cannot_be_copied():
+    model = nn.Sequential(nn.Linear(2, 4), nn.ReLU()).eval()
+    model.unused = torch.jit.script(scaled)
+    for read in (lambda: slice_regions(model, FLAT, SQUARE), lambda: boundary_distance(model, torch.rand(3, 2))):
+        with pytest.raises(UnsupportedModuleError, match="Python can copy, got one that it cannot: ScriptFunction"):
+            read()
+
+
 def test_networks_made_in_inference_mode_are_read():
     with torch.inference_mode():
         model = nn.Sequential(nn.Linear(2, 5), nn.ReLU(inplace=True), nn.Linear(5, 2)).eval()

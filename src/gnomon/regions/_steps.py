@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from pickle import PickleError
 
 import torch
 from jaxtyping import Float
@@ -234,7 +235,7 @@ def _copied(model: nn.Module) -> nn.Module:
     try:
         with replacing({Tensor.__deepcopy__: _copied_tensor}):
             return copy.deepcopy(original)
-    except TypeError as error:
+    except (TypeError, PickleError) as error:
         raise UnsupportedModuleError(
             "model", "a network that Python can copy", f"one that it cannot: {error}", "Keep that outside of it."
         ) from error
