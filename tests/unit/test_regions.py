@@ -507,6 +507,9 @@ def test_plane_through_three_points():
     torch.testing.assert_close(plane.embed(plane.project(x)), x)
     directions = plane.directions.flatten(1)
     torch.testing.assert_close(directions @ directions.T, torch.eye(2, dtype=torch.float64))
+    # Near the line through the other two, too.
+    near = plane_through(x[0], x[1], (x[0] + x[1]) / 2 + 2e-9 * x[2]).directions.flatten(1)
+    torch.testing.assert_close(near @ near.T, torch.eye(2, dtype=torch.float64), rtol=0, atol=1e-14)
     with pytest.raises(RangeError, match=r"plane_through\(x3\): expected three points that span a plane"):
         plane_through(x[0], x[1], (x[0] + x[1]) / 2)
     for number in (torch.tensor(0.0), torch.zeros(1)):
