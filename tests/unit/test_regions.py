@@ -281,7 +281,7 @@ def one_layer(rows, biases=None):
     model = nn.Sequential(nn.Linear(2, len(rows)), nn.ReLU(), nn.Linear(len(rows), 1)).double()
     with torch.no_grad():
         model[0].weight.copy_(rows)
-        model[0].bias.copy_(torch.zeros(len(rows)) if biases is None else torch.tensor(biases, dtype=torch.float64))
+        model[0].bias.copy_(torch.zeros(len(rows)) if biases is None else torch.as_tensor(biases, dtype=torch.float64))
         model[2].weight.fill_(1.0)
     return model
 
@@ -737,8 +737,27 @@ def test_nearly_coincident_units_leave_no_regions_without_a_width():
         sides = regions.polygons.rolled() - regions.polygons.vertices
         assert len(regions.pattern.unique()) == len(regions)
         assert (torch.linalg.vector_norm(sides, dim=2)[regions.polygons.valid] > 0).all()
-        # Each dropped sliver is at most 4e-12 of its length wide.
+        # Each dropped sliver has at most 4e-12 of its perimeter as its area.
         torch.testing.assert_close(regions.areas.sum().item(), 4.0, rtol=0, atol=1e-10)
+
+
+def test_strips_too_thin_to_keep_are_an_error_only_if_they_fill_much_of_the_box():
+    """Parallel lines: each strip between two of them is lost, or kept if the plane's origin is in the box."""
+
+    def strips(many, apart, left, origin=0.0):
+        """In a unit square whose lower left corner is at (left, left)."""
+        places = left + 0.5 + apart * torch.arange(many, dtype=torch.float64)
+        plane = Plane(torch.full((2,), origin, dtype=torch.float64), FLAT.directions)
+        left -= origin
+        return slice_regions(one_layer(many * [[1, 0]], -places), plane, (left, left + 1, left, left + 1))
+
+    for many, apart, left in ((40, 3e-12, 0.0), (400, 3e-12, 0.0), (40, 2e-9, 1e3)):
+        regions = strips(many, apart, left)
+        assert len(regions) == 2
+        torch.testing.assert_close(1 - regions.areas.sum().item(), (many - 1) * apart, rtol=0.03, atol=0)
+    with pytest.raises(RangeError, match=r"thinner ones that fill 1.2e-05 of the box\. Take a smaller box, on a plane"):
+        strips(40, 3e-7, 1e5 - 1)
+    assert len(strips(40, 3e-7, 1e5 - 1, origin=1e5)) == 41
 
 
 @pytest.mark.unchecked
@@ -904,9 +923,11 @@ def test_in_the_end_the_regions_are_held_against_the_network_and_the_box():
     regions, network = slice_regions(model, FLAT, SQUARE), network_of(model, FLAT.origin[None])
     _verify(network, regions, 4.0 - 2e-6, together=3)
     moved = dataclasses.replace(regions, offsets=regions.offsets + 1e-3)
-    for found, area in ((moved, 4.0), (regions, 4.0 + 1e-5), (regions, 4.0 - 1e-5), (regions, torch.nan)):
-        with pytest.raises(UnsupportedModuleError, match="got one with different outputs"):
-            _verify(network, found, area, together=3)
+    with pytest.raises(UnsupportedModuleError, match="got one with different outputs"):
+        _verify(network, moved, 4.0, together=3)
+    for area in (4.0 + 1e-5, 4.0 - 1e-5, torch.nan):
+        with pytest.raises(RangeError, match="expected regions wider than 8e-12 of their coordinates"):
+            _verify(network, regions, area, together=3)
     # Twice as much where one of two numbers is above 5, which none is at the samples that are tried at first.
     counting = Form(lambda m, x: torch.stack([row * (row > 5).unique().numel() for row in m.first.given])).eval()
     counting.first.register_forward_pre_hook(lambda module, inputs: setattr(module, "given", inputs[0]))

@@ -64,7 +64,7 @@ class Regions:
 
     @cached_property
     def areas(self) -> Float[Tensor, "r"]:
-        """The areas, in the unit of the plane's directions; they sum to the box's area."""
+        """The areas, in the unit of the plane's directions; they sum to the box's, but for what is too thin."""
         return self.polygons.areas()
 
     @cached_property

@@ -16,12 +16,15 @@ from gnomon.regions._plane import Plane
 from gnomon.regions._polygons import Polygons, cross, join
 from gnomon.regions._propagation import Piece, Propagation
 from gnomon.regions._rounding import rounding_of
-from gnomon.regions._steps import AGREEMENT, Network, disagreement, network_of
+from gnomon.regions._split import THIN
+from gnomon.regions._steps import Network, network_of
 
 MOST = 1_000_000
 """Regions, by default."""
 CHECKED = 256
 """Regions that are compared with the network at the end."""
+LOST = 1e-6
+"""The share of the box that pieces too thin to keep may fill together."""
 FAR = 100_000
 """How many times its width, and its height, a box may be away from the plane's origin: further out small regions are
 lost in the rounding of its corners."""
@@ -78,8 +81,9 @@ def slice_regions(
         ShapeError: if the network does not accept the plane's inputs, or its outputs are not (n, c).
         RangeError: if network and plane are on different devices; if the box is not convex, has no area, or is further
             from the plane's origin than 100,000 times its width or height, or thinner than 1e-9 of its corners'
-            coordinates, where rounding hides small regions; if `memory` is too little for one polygon, saying before
-            the work how much is needed.
+            coordinates, where rounding hides small regions; if strips narrower than 8e-12 of their coordinates, which
+            are dropped, fill more than 1e-6 of the box; if `memory` is too little for one polygon, saying before the
+            work how much is needed.
     Cost: O(regions x units), as a cell is cut only by the units that meet it. Precision: float64 throughout; corners
         are as exact as the crossing of two lines allows.
     Example:
@@ -139,15 +143,22 @@ def _verify(network: Network, regions: Regions, area: float, together: int) -> N
     """Compares some regions with the network itself, so many at a time, and the regions' area with the box's.
 
     Raises:
-        UnsupportedModuleError: if an affine map is not the network's, or the regions do not fill the box.
+        UnsupportedModuleError: if an affine map is not the network's.
+        RangeError: if the regions do not fill the box: the pieces that were too thin to keep were too many.
     """
     device = regions.pattern.device
     rows = torch.linspace(0, len(regions) - 1, min(len(regions), CHECKED), device=device).long()
     points = regions.polygons[rows].centroids()
     found = (regions.slopes[rows] @ points[..., None])[..., 0] + regions.offsets[rows]
     network.require_agreement(regions.plane.embed(points), found, together)
-    if not abs(float(regions.areas.sum()) - area) <= AGREEMENT * area:
-        raise disagreement()
+    missing = 1 - float(regions.areas.sum()) / area
+    if not abs(missing) <= LOST:
+        raise RangeError(
+            "box",
+            f"regions wider than {2 * THIN:g} of their coordinates",
+            f"thinner ones that fill {missing:.2g} of the box",
+            "Take a smaller box, on a plane whose origin is in it.",
+        )
 
 
 def _polygon(box: Float[Tensor, "v 2"] | Box, origin: Tensor) -> Polygons:

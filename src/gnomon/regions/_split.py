@@ -12,7 +12,8 @@ from gnomon.regions._polygons import Polygons, halve, join
 OWN = 1e-12
 """A value counts as zero below this share of its own terms: their rounding errors."""
 THIN = 4e-12
-"""A piece thinner than this share of its coordinates lies within the rounding of its own corners: nothing is there."""
+"""A piece with at most this share of its perimeter times its largest coordinate as its area, such as a strip narrower
+than twice this share of its coordinates, lies within the rounding of its own corners: nothing is there."""
 Allow = Callable[[int], None]
 """Called with the number of pieces so far; raises if they are too many."""
 CORNER = 24
