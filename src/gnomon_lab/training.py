@@ -1,17 +1,27 @@
 """The training loop that experiments share."""
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from gnomon import GrokAlign
+from gnomon.autodiff import Model
 from gnomon_lab.runs.run import Run, Stateful
 
 Batch = tuple[Tensor, Tensor]
 """Inputs and labels."""
 Batches = Callable[[int], Iterable[Batch]]
 """The batches of a step."""
+
+
+class Penalty(Stateful, Protocol):
+    """What is added to a loss, as `GrokAlign` or `SpectralNormPenalty`; its `state_dict` may be empty."""
+
+    def logits_and_penalty(self, model: Model, x: Tensor, /) -> tuple[Tensor, Tensor]:
+        """The model's outputs for the batch, and the penalty, a scalar."""
+        ...
 
 
 def fit(
@@ -25,7 +35,7 @@ def fit(
     *,
     due: Callable[[int], bool],
     forward: Callable[[Tensor], Tensor] | None = None,
-    penalty: GrokAlign | None = None,
+    penalty: Penalty | None = None,
     filter_gradients: Callable[[], object] | None = None,
     **state: Stateful | torch.Generator,
 ) -> Iterator[int]:
@@ -49,8 +59,7 @@ def fit(
         loss: from the model's outputs and a batch's labels.
         due: whether to read at a step; the last step is always read.
         forward: from inputs to outputs; default: the model.
-        penalty: added to the loss, whose forward pass it shares; one that acts only on some batches is added to the
-            state automatically.
+        penalty: added to the loss, whose forward pass it shares, and to the state.
         filter_gradients: changes the gradients before each update.
         state: whatever else a resumed run needs.
 
@@ -60,7 +69,8 @@ def fit(
     Raises:
         ConvergenceError: if the loss is no longer finite.
     """
-    if penalty is not None and penalty.every > 1:
+    # GrokAlign that acts at every call has only a count that it never uses, and the checkpoints kept so far lack it.
+    if penalty is not None and not (isinstance(penalty, GrokAlign) and penalty.every == 1):
         state["penalty"] = penalty
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     for step in run.steps(arm, steps, model=model, optimizer=optimizer, **state):

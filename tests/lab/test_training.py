@@ -4,10 +4,11 @@ import pytest
 import torch
 from torch.nn.functional import mse_loss
 
-from gnomon import GrokAlign, every
+from gnomon import GrokAlign, SpectralNormPenalty, every
 from gnomon.errors import ConvergenceError
 from gnomon.models import mlp
 from gnomon_lab.runs import Run
+from gnomon_lab.runs.checkpoint import load_of_run
 from gnomon_lab.training import fit, in_order, shuffled
 from tests.lab.resuming import resumed
 
@@ -105,3 +106,30 @@ def test_a_stopped_run_goes_on_at_the_place_where_the_penalty_was(tmp_path):
 
     records = resumed(train, None, tmp_path, step=4)
     assert [record["calls"] for record in records] == [0, 3, 6, 9, 12, 15, 18]
+
+
+def test_a_stopped_run_goes_on_in_the_direction_of_any_penalty(tmp_path):
+    """One other than GrokAlign: a new one would begin its iteration where the first call did."""
+
+    def train(_, run):
+        samples, model, generator = drawn(run.seed)
+        optimizer = torch.optim.AdamW(model.parameters(), 0.01)
+        penalty = SpectralNormPenalty(model.parameters(), 0.5, generator=torch.Generator().manual_seed(1))
+        batches = shuffled(samples, 3, generator)
+        steps = fit(
+            run, "arm", 6, model, optimizer, batches, mse_loss, due=every(1), penalty=penalty, generator=generator
+        )
+        for step in steps:
+            run.record(step, norm=weights(model).norm().item())
+
+    records = resumed(train, None, tmp_path, step=4)
+    assert len({record["norm"] for record in records}) == 7
+
+
+def test_checkpoints_have_no_count_of_a_penalty_that_always_acts(tmp_path):
+    """So that runs begun before penalties were in the state resume."""
+    samples, model, generator = drawn()
+    optimizer, penalty = torch.optim.SGD(model.parameters(), 0.1), GrokAlign(0.5, generator=generator)
+    run = Run(tmp_path, 0)
+    list(fit(run, "arm", 1, model, optimizer, in_order(samples, 7), mse_loss, due=every(1), penalty=penalty))
+    assert load_of_run(run.checkpoint_path("arm"))["state"].keys() == {"model", "optimizer"}

@@ -549,6 +549,17 @@ def test_a_call_makes_one_step_from_the_direction_of_the_last(generator):
     assert SpectralNormPenalty([weight], 0.0)() == 0
 
 
+def test_a_spectral_penalty_comes_with_the_logits_of_any_batch(generator):
+    model, x = network(), torch.randn(4, 6, generator=generator, dtype=torch.float64)
+    one, other = (SpectralNormPenalty(model.parameters(), 2.0) for _ in range(2))
+    other.load_state_dict(one.state_dict())
+    for _ in range(2):  # the iteration advances in the same way
+        logits, penalty = one.logits_and_penalty(model, x)
+        torch.testing.assert_close((logits, penalty), (model(x), other()), rtol=0, atol=0)
+    (logits.sum() + penalty).backward()
+    assert all(parameter.grad.any() for parameter in model.parameters())
+
+
 def test_a_matrix_that_leaves_the_directions_of_the_iteration_is_penalised(generator):
     weight = torch.tensor([[1.0, 0.0], [0.0, 0.0]], requires_grad=True)
     penalty = SpectralNormPenalty([weight], 2.0, generator=generator)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import full_precision, in_single, single
+from gnomon.autodiff import Model
 from gnomon.errors import EmptyError, ShapeError, public
 from gnomon.linalg import drawn, unit
 from gnomon.steer._parameters import named, not_the_state, require_entries, require_real
@@ -20,7 +21,8 @@ class SpectralNormPenalty:
 
     $\frac\lambda2\sum_W\sigma(W)^2$, whose gradient is $\lambda\sigma uv^\top$, by one step of power iteration per call
 
-    Add it to the loss, `loss = cross_entropy(logits, labels) + penalty()`. The iteration continues where the last call
+    Add it to the loss, `loss = cross_entropy(logits, labels) + penalty()`, or use `logits_and_penalty`, which GrokAlign
+    has too, so that one loop serves both. The iteration continues where the last call
     ended, so σ is low at first and follows the weights while they change slowly. u and v are held constant, as in the
     gradient of σ.
 
@@ -79,6 +81,20 @@ class SpectralNormPenalty:
         """The penalty: a scalar with a graph to the weights; the iteration advances."""
         squares = [self._square(i) for i in range(len(self._weights))]
         return self.coefficient / 2 * torch.stack([square.to(squares[0].device) for square in squares]).sum()
+
+    def logits_and_penalty(
+        self, model: Model, x: Float[Tensor, "n *d"]
+    ) -> tuple[Float[Tensor, "n *c"], Float[Tensor, ""]]:
+        """The outputs for the loss, and the penalty; the iteration advances.
+
+        Args:
+            model: the network in training.
+            x: the batch, of which the penalty is independent.
+
+        Returns:
+            What the network gives; and a scalar with a graph to the weights.
+        """
+        return model(x), self()
 
     def state_dict(self) -> dict[str, Any]:
         """The state of the iteration: one direction per matrix, and that from which it starts again after a zero."""
