@@ -1,7 +1,8 @@
 """Writes what follows from the files of `gnomon.measure`: its face, and its part of `gnomon`'s table of exports.
 
 A file `FAMILY/_NAME.py` gives its function NAME, and the classes that it defines, and `_moments.py` the class that many
-families look at. `make exports` runs this; `--check` only says whether that is due. A test asks it.
+families look at. The table also gets what `gnomon.steer` imports. `make exports` runs this; `--check` only says whether
+that is due. A test asks it.
 """
 
 import ast
@@ -29,6 +30,11 @@ def exported(path: Path) -> list[str]:
             f"{path}: expected a function {path.stem.removeprefix('_')} or a class, got neither. Rename one of them."
         )
     return names
+
+
+def imports_of(source: str) -> list[str]:
+    """The names that a module imports from others."""
+    return [name.name for node in ast.parse(source).body if isinstance(node, ast.ImportFrom) for name in node.names]
 
 
 def ordered(names: Iterable[str]) -> list[str]:
@@ -60,8 +66,9 @@ def tables() -> Iterator[tuple[Path, str]]:
 
     stub = package / "__init__.pyi"
     text = stub.read_text(encoding="utf-8")
-    text = re.sub(r"from \.measure import \([^)]*\)", f"from .measure import (\n{lines(public)})", text)
-    every = [name.name for node in ast.parse(text).body if isinstance(node, ast.ImportFrom) for name in node.names]
+    for part, names in (("measure", public), ("steer", imports_of((package / "steer" / "__init__.py").read_text()))):
+        text = re.sub(rf"from \.{part} import \([^)]*\)", f"from .{part} import (\n{lines(ordered(names))})", text)
+    every = imports_of(text)
     yield stub, re.sub(r"__all__ = \[[^]]*\]", f"__all__ = [\n{lines(ordered(every), chr(34))}]", text)
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "adding.md"
+PARTS = ("src", "tests", "docs", "tools", "benchmarks")
 FOLLOWS = """
 from pathlib import Path
 
@@ -41,10 +43,10 @@ def python(where, *arguments):
 
 @pytest.mark.unchecked
 def test_two_files_add_a_quantity(tmp_path):
-    for part in ("src", "tests", "docs", "tools"):
-        shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("assets"))
+    for part in PARTS:
+        shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("assets", "records"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    page = (ROOT / "docs" / "adding.md").read_text(encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
     files = re.findall(r'^```python title="([^"]+)"\n(.*?)^```', page, re.DOTALL | re.MULTILINE)
     assert len(files) == 2
     for path, text in files:
@@ -58,6 +60,17 @@ def test_two_files_add_a_quantity(tmp_path):
     checked = python(tmp_path, "-m", "pytest", *files, "-k", "sensitivity or row", "-p", "no:cacheprovider")
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert checked.stdout.count(".") > 20
+
+
+def test_the_files_of_a_method_are_those_that_the_page_lists():
+    """Those that hold one which exists; the list names its own file by NAME."""
+    page = PAGE.read_text(encoding="utf-8")
+    section = re.search(r"^## A method\n(.*?)^## ", page, re.DOTALL | re.MULTILINE)[1]
+    listed = set(re.findall(r"`((?:\w+/)*\w+\.(?:pyi?|md))`", section.partition("\n- ")[2])) - {"tests/waits.py"}
+    parts = [ROOT / "CHANGELOG.md", *(path for part in PARTS for path in (ROOT / part).rglob("*"))]
+    texts = (path for path in parts if path.suffix in (".py", ".pyi", ".md") and path not in (Path(__file__), PAGE))
+    holding = {path.relative_to(ROOT).as_posix() for path in texts if "EgalitarianGradients" in path.read_text("utf-8")}
+    assert {path.replace("_NAME", "_egalitarian_gradients") for path in listed} == holding
 
 
 def test_what_is_exported_follows_from_the_files():
