@@ -23,6 +23,7 @@ from gnomon_lab.papers.effective_flow.collapsed_flow.page import (
     table,
 )
 from gnomon_lab.papers.effective_flow.collapsed_flow.run import Config, run
+from gnomon_lab.runs import Run
 from tests.lab.resuming import resumed
 
 TINY = Config(classes=(2,), early=2.0, late=10.0, steps=1)
@@ -37,6 +38,7 @@ def made_up(arm=None, step=1, **change):
         for at, time in enumerate((0.0, 1.0, 40.0)):
             decay = math.exp(-3 * time)
             values = {"classes": 3, "start": start, "gap": 3.0 if start != "even" else 0.0, "time": time}
+            values |= {"least": 3.0}
             values |= {"loss": decay**2 * 0.9, "bound": decay**2, "drift": 1e-11, "weight": [1.0, 2.0]}
             values |= {"biases": [3.0, 4.0], "way": decay / 2 * (at < 2), "propagator": decay * 0.9}
             values |= {"off_outer": 1e-11, "off_inner": 0.5, "off_minus": 1e-12, "off_plus": 2.0}
@@ -88,6 +90,9 @@ def test_claims_hold_for_what_the_errata_leave():
     [
         ("3 even", 1, {"drift": 2e-8}, [0]),
         ("3 biases", 1, {"loss": 1.01 * math.exp(-6)}, [1]),
+        ("3 biases", 0, {"gap": 0.3}, [1, 4, 5]),
+        ("3 weight", 0, {"gap": 0.0}, [1, 4, 5]),
+        ("3 weight", 0, {"gap": 0.0, "least": 0.0}, [1, 4, 5]),
         ("3 even", 1, {"loss": 2.0}, []),
         ("3 weight", 2, {"loss": 2e-16}, [2]),
         ("3 even", 2, {"loss": 1e-3}, []),
@@ -213,6 +218,24 @@ def test_smallest_variant_resumes_exactly_and_leaves_what_the_errata_say(tmp_pat
     first, end = (next(r for r in records if r["arm"] == "2 biases" and r["step"] == step) for step in (0, 88))
     assert end["time"] == 10.0
     assert min(end["biases"]) ** 2 > first["gap"] > 0
+    even = next(r for r in records if r["arm"] == "2 even")
+    assert first["least"] == pytest.approx(first["gap"])
+    assert (even["gap"], even["least"] > 0) == (0, True)
     leaves = [record for record in records if record["arm"] == "network leaves"]
     assert leaves[-1]["moved_out"] < 1.6 < [r for r in records if r["arm"] == "network stays"][-1]["moved_out"]
     assert leaves[-1]["off_steps"][-1] > 0.1
+
+
+def test_a_flow_with_a_smaller_gap_is_found_out(tmp_path, monkeypatch):
+    """Its bounds hold all the more; what is claimed is the rate of the paper."""
+
+    class Slower(collapsed_flow.CollapsedFlow):
+        def __init__(self, *parts):
+            super().__init__(*parts)
+            self.spectral_gap = 0.1 * self.spectral_gap
+
+    monkeypatch.setattr(collapsed_flow, "PACES", 1)
+    monkeypatch.setattr(collapsed_flow, "CollapsedFlow", Slower)
+    run(TINY, whole := Run(tmp_path, 0))
+    failing = [place for place, claim in enumerate(claims([whole.records()])) if not claim.holds]
+    assert {1, 4, 5} <= set(failing)

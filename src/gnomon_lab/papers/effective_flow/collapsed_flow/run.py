@@ -113,7 +113,10 @@ def follow(run: Run, q: int, start: str, sizes: tuple[float, float], times: Floa
         if start not in DEFINITE:  # nothing is promised
             del series["way_bound"], series["decay"]
         minus, plus = duhamel(flow)
-        once = {"classes": q, "start": start, "gap": float(gap), "off_minus": minus, "off_plus": plus}
+        # From the starts, for the claims not to rest on the flow's own.
+        least = torch.linalg.eigvalsh(biases @ biases.mT - weight.mT @ weight).abs().amin()
+        once = {"classes": q, "start": start, "gap": float(gap), "least": float(least)}
+        once |= {"off_minus": minus, "off_plus": plus}
         for at in range(len(times)):
             run.record(at, **{name: values[at].tolist() for name, values in series.items()}, **once)
 
