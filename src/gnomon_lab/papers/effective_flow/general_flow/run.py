@@ -1,9 +1,8 @@
 """general-flow: truncation maps one after the other, on clusters that are not separated (theorem 5.1)."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from jaxtyping import Float, Int
@@ -121,30 +120,66 @@ def loss_of(start: Start, beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l
     return (squares / torch.bincount(start.labels)[start.labels]).sum() / 2
 
 
+def gradients(
+    start: Start, beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"]
+) -> tuple[Float[Tensor, "l q"], Float[Tensor, "l q q"]]:
+    """The gradients of the loss, by automatic differentiation."""
+    at = beta.clone().requires_grad_(), rotation.clone().requires_grad_()
+    of_beta, of_rotation = torch.autograd.grad(loss_of(start, *at), at)
+    return of_beta, of_rotation
+
+
 def descent(
     start: Start, beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"]
 ) -> tuple[Float[Tensor, "l q"], Float[Tensor, "l q q"]]:
     """Steepest descent by automatic differentiation: for R, the generator Ω of its rotation."""
-    at = beta.clone().requires_grad_(), rotation.clone().requires_grad_()
-    of_beta, of_rotation = torch.autograd.grad(loss_of(start, *at), at)
+    of_beta, of_rotation = gradients(start, beta, rotation)
     return -of_beta, turning(of_rotation, rotation)
 
 
-def gradient_error(
+def compared(
     start: Start, flow: GeneralFlow, beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"]
-) -> float | None:
-    """How far the right-hand sides are from steepest descent, over its length; None where a point is near a face."""
-    images, nearest = start.points, math.inf
-    for b, r in zip(beta, rotation, strict=True):
-        heights = (images + b) @ r.mT
-        nearest = min(nearest, float(heights.abs().min()))
-        images = heights.relu() @ r - b
-    if nearest < NEAR:
-        return None
-    velocity, (of_beta, turn) = flow.velocity_at(beta, rotation), descent(start, beta, rotation)
-    wanted = torch.cat([of_beta.flatten(), (turn @ rotation).flatten()])
-    found = torch.cat([velocity[0].flatten(), velocity[1].flatten()])
-    return float((found - wanted).norm() / wanted.norm())
+) -> dict[str, Any]:
+    """The right-hand sides against automatic differentiation; None where a point is near a face.
+
+    How fast RRᵀ changes, which is 0 where R stays orthogonal; how far the right-hand sides are from steepest descent,
+    over its length; the rates at which β and R of each layer change the loss; and, where there are as many maps as
+    clusters, how far what (5.4) prints is from steepest descent in β.
+    """
+    velocity = flow.velocity_at(beta, rotation)
+    changes = velocity[1] @ rotation.mT
+    stretch = {"stretch": float((changes + changes.mT).abs().max())}
+    *before, images = images_through(start.points, beta, rotation)
+    heights = (torch.stack(before) + beta[:, None]) @ rotation.mT
+    if heights.abs().min() < NEAR:
+        return stretch | dict.fromkeys(("gradient_error", "slopes", "printed_error"))
+    gradient = gradients(start, beta, rotation)
+    steepest = (-gradient[0], turning(gradient[1], rotation) @ rotation)
+    moved, wanted = (torch.cat([part.flatten() for part in parts]) for parts in (velocity, steepest))
+    printed = None
+    if len(beta) == len(start.targets):
+        found = printed_descent(heights, images - start.targets[start.labels], start.labels, rotation)
+        printed = float((found - steepest[0]).norm() / steepest[0].norm())
+    return stretch | {
+        "gradient_error": float((moved - wanted).norm() / wanted.norm()),
+        "slopes": [(g * v).flatten(1).sum(1).tolist() for g, v in zip(gradient, velocity, strict=True)],
+        "printed_error": printed,
+    }
+
+
+def printed_descent(
+    heights: Float[Tensor, "l n q"],
+    residuals: Float[Tensor, "n q"],
+    labels: Int[Tensor, "n"],
+    rotation: Float[Tensor, "l q q"],
+) -> Float[Tensor, "l q"]:
+    """The right side of each β as (5.4) prints it: with cluster k, from k = l on, goes the projector of layer k."""
+    terms: list[Tensor] = []
+    for k in reversed(range(len(rotation))):
+        turned = residuals @ rotation[k].mT
+        terms.append(((turned * (heights[k] <= 0)) @ rotation[k])[labels == k].mean(0))
+        residuals = (turned * (heights[k] > 0)) @ rotation[k]
+    return -torch.stack(terms).cumsum(0).flip(0)
 
 
 def small_steps(start: Start, count: int) -> tuple[Float[Tensor, "l q"], Float[Tensor, "l q q"]]:
@@ -182,11 +217,10 @@ def observe(run: Run, start: Start, flow: GeneralFlow, orbit: TruncationOrbit, e
         "small_steps": [apart(small_steps(start, count), there) for count in STEPS],
         "targets": start.targets.tolist(), "labels": start.labels.tolist(), **extra,
     }  # fmt: skip
-    eye = torch.eye(start.points.shape[1], dtype=torch.float64)
     for at, (beta, rotation) in enumerate(zip(orbit.beta, orbit.rotation, strict=True)):
-        values = {"loss": orbit.loss, "rates": orbit.rates, "decrease": orbit.decrease}
+        values = {"loss": orbit.loss, "decrease": orbit.decrease}
         drawn = {}
-        if len(eye) == 2:
+        if start.points.shape[1] == 2:
             images = torch.stack(images_through(start.points, beta, rotation))
             drawn = {"beta": beta, "rotation": rotation, "images": images.round(decimals=4)}
         run.record(
@@ -195,8 +229,7 @@ def observe(run: Run, start: Start, flow: GeneralFlow, orbit: TruncationOrbit, e
             **{name: value[at].tolist() for name, value in values.items()},
             **{name: value.tolist() for name, value in drawn.items()},
             truncated=(orbit.truncated[at].double().mean(2) / counts).tolist(),
-            defect=float((rotation @ rotation.mT - eye).abs().max()),
-            gradient_error=gradient_error(start, flow, beta, rotation),
+            **compared(start, flow, beta, rotation),
             **(first if at == 0 else {}),
         )
 
