@@ -36,7 +36,7 @@ INTRODUCTION = """
 In its input space a layer of a ReLU network acts as a truncation map. Where each map meets one cluster alone, its flow
 is known in detail. In general every map acts on all clusters, as the maps before it have left them: clusters overlap,
 maps compete for points, and a point may settle on a face and slide along it. Theorem 5.1 gives the gradient flow of the
-maps for that case, without backpropagation through a network.
+maps for that case.
 
 Here it is compared with automatic differentiation and with small steps, for overlapping clusters in the plane and in
 space and for handwritten digits, with one to three layers. Where clusters are separated it must be the flow of each map
