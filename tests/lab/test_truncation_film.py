@@ -13,9 +13,9 @@ def arm(q=2, s=(0.0, 1.0, 2.0), collapse=(2.0, 1.0)):
     records = []
     for at, time in enumerate(s):
         beta = [[3.0 - at] * q, [-4.5] * q]
-        counts = [[1 + at] + [2] * (q - 1), [at, 2 * at] + [at] * (q - 2)]
         rotation = [np.eye(q).tolist(), (-np.eye(q)).tolist()]
-        records.append({"arm": f"{q} collapse", "s": time, "beta": beta, "rotation": rotation, "truncated": counts})
+        to_go = [(2, 3), (1, 2), (1, 1)][min(at, 2)]
+        records.append({"arm": f"{q} collapse", "s": time, "beta": beta, "rotation": rotation, "to_go": to_go})
     records[0] |= {"points": points, "targets": [[-1.0] * q, [3.0] * q], "count": 3, "collapse": list(collapse)}
     return records
 
@@ -76,7 +76,7 @@ def test_the_film_in_space():
 def test_a_still_shows_the_start_half_way_and_the_last_collapse():
     moments = arm(s=(0.0, 0.5, 1.0, 2.0, 3.0), collapse=(1.5, 1.0))
     for record, left in zip(moments, (3, 2, 1, 0, 0), strict=True):
-        record["truncated"] = [[3 - left, 3], [3, 3 - left]]
+        record["to_go"] = [left, left]
     assert later(moments) == (1, 3)
     assert film(moments, "").beside == (0, 1, 3)
     moments[0]["collapse"] = [1.5, None]

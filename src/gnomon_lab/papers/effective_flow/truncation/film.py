@@ -88,15 +88,9 @@ def later(arm: Sequence[Record]) -> tuple[int, int]:
     """The indices of two moments: half way, by the number of points to go, and the collapse of the last cluster."""
     collapses, last = arm[0]["collapse"], len(arm) - 1
     end = last if None in collapses else min(last, sum(record["s"] < max(collapses) for record in arm))
-    counts = [sum(to_go(record, arm[0]["count"])) for record in arm[: end + 1]]
+    counts = [sum(record["to_go"]) for record in arm[: end + 1]]
     half = (counts[0] + counts[end]) / 2
     return min(range(1, end), key=lambda at: abs(counts[at] - half), default=end), end
-
-
-def to_go(record: Record, count: int) -> tuple[int, int]:
-    """How many points of each cluster are not truncated in all coordinates, at least."""
-    first, second = (count - min(truncated) for truncated in record["truncated"])
-    return first, second
 
 
 def scene(arm: Sequence[Record], at: int) -> Scene:
@@ -110,7 +104,7 @@ def scene(arm: Sequence[Record], at: int) -> Scene:
         above = ((np.array(own) - corner) @ rotation.T > 0).sum(1)
         part.append((above > 0) & (above < len(rotation)))
     paths = np.stack([points, images], 1)[np.concatenate(part)].round(DIGITS)
-    label = "s = {:.3f}: {} + {} to go".format(record["s"], *to_go(record, first["count"]))
+    label = "s = {:.3f}: {} + {} to go".format(record["s"], *record["to_go"])
     points, images = points.round(DIGITS), images.round(DIGITS)
     seen = tuple(way.round(DIGITS) for way in ways) if at else ()
     return Scene(label, points, images, tuple(paths), np.array(first["targets"]), ways[:, -1], seen, rotations)

@@ -17,10 +17,9 @@ def where_separated(measure: Callable[[Arm], float]) -> Callable[[Arm], float]:
     return lambda arm: measure(arm) if clearance(arm) > 0 else -1.0
 
 
-def gradient_error(arm: Arm) -> float:
-    """The largest relative distance of the right-hand sides from steepest descent."""
-    known = [r["gradient_error"] for r in arm if r["gradient_error"] is not None]
-    return max(known) if known else math.inf
+def largest_error(name: str) -> Callable[[Arm], float]:
+    """The measure that returns the largest number of a column that has none near a face; infinite if all are there."""
+    return lambda arm: max((record[name] for record in arm if record[name] is not None), default=math.inf)
 
 
 def slope(arm: Arm) -> float:

@@ -11,8 +11,8 @@ from gnomon_lab.papers.effective_flow.truncation.measures import (
     balance,
     clearance,
     drifting,
-    gradient_error,
     largest,
+    largest_error,
     off_exponential,
     over_bound,
     over_decay,
@@ -25,7 +25,7 @@ from gnomon_lab.papers.effective_flow.truncation.measures import (
 )
 from gnomon_lab.runs import Arm, Cells, Claim, Record, Seeds, over_seeds
 
-Kind = Literal["collapse", "large", "inside", "rest"]
+Kind = Literal["collapse", "large", "inside", "rest", "near"]
 Estimates = Literal["sharp", "printed"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 ESTIMATES: tuple[Estimates, ...] = get_args(Estimates)
@@ -34,6 +34,7 @@ WORDS: dict[Kind, str] = {
     "large": "the same in a large unit",
     "inside": "targets inside the clusters",
     "rest": "untruncated, and truncated, from the start",
+    "near": "corners near the targets, as the limits of proposition 4.2 want it",
 }
 CLUSTERS = ("first", "second")
 ROUNDING, SOLVED, ORTHOGONAL = 1e-10, 1e-9, 1e-12
@@ -51,9 +52,8 @@ def table(records: Sequence[Record]) -> Cells:
             bounds = [first[estimates][k]["bound"] for estimates in ESTIMATES]
             times = ["-" if time is None else f"{time:.3f}" for time in (first["collapse"][k], *bounds)]
             left = [f"{end[name][k] / first[name][k]:.3g}" for name in ("distance", "loss")]
-            to_go = first["count"] - min(end["truncated"][k])
             turned = f"{end['turned'][k]:.1e}"
-            rows.append((width, kind, CLUSTERS[k], *times, turned, *left, f"{to_go} of {first['count']}"))
+            rows.append((width, kind, CLUSTERS[k], *times, turned, *left, f"{end['to_go'][k]} of {first['count']}"))
     return columns, rows
 
 
@@ -125,15 +125,13 @@ def claims(seeds: Seeds) -> list[Claim]:
         holds = -1 < max(worst) <= limit
         return Claim(message, SOURCE + where, f"at most {limit:.10g}", over_seeds(worst), holds)
 
-    def bounded(message: str, estimates: Estimates) -> Claim:
-        found = most(message, "proposition 4.2, (4.30)", 1, ["collapse"], over_bound(estimates))
-        known = [
-            bound["bound"] is not None for r in seeds for arm in arms_of(r, "collapse") for bound in arm[0][estimates]
-        ]
+    def bounded(message: str, kind: Kind, which: str) -> Claim:
+        found = most(message, "proposition 4.2, (4.30)", 1, [kind], over_bound(which))
+        known = [bound["bound"] is not None for r in seeds for arm in arms_of(r, kind) for bound in arm[0][which]]
         return replace(found, measured=f"{found.measured}; they hold in {sum(known)} of {len(known)} clusters")
 
-    flowing, collapse, rest = KINDS[:3], KINDS[:1], KINDS[3:]
-    still: tuple[Kind, ...] = ("collapse", "inside", "rest")
+    flowing, collapse, rest = KINDS[:3], KINDS[:1], KINDS[3:4]
+    still: tuple[Kind, ...] = ("collapse", "inside", "rest", "near")
     clear = [min(map(clearance, arms_of(records, *still))) for records in seeds]
     return [
         Claim("but for the large unit the truncations are separated: least height over the other's faces, in spreads",
@@ -141,21 +139,31 @@ def claims(seeds: Seeds) -> list[Claim]:
         most("where they are, each cluster flows alone: distance from the flow of both maps together, in β and R",
              "theorem 3.2", SOLVED, KINDS, where_separated(largest("aside"))),
         most("there the right sides are minus the loss's gradient, by automatic differentiation: relative distance",
-             "theorem 3.2, as corrected in docs/errata.md", ROUNDING, KINDS, where_separated(gradient_error)),
+             "theorem 3.2, as corrected in docs/errata.md", ROUNDING, KINDS,
+             where_separated(largest_error("gradient_error"))),
+        most("there the right side of R is as printed: the same", "theorem 3.2, (3.25)", ROUNDING, KINDS,
+             where_separated(largest_error("printed_error"))),
+        most("there the data enter by zeroth and first moments alone: what changes if each point moves to the mean of "
+             "its sector, relative to the gradient", "section 3.3, corollary 3.5", ROUNDING, KINDS,
+             where_separated(largest_error("moments_error"))),
         most("the loss falls along the flow: largest rise, of the first loss", "(3.27)", ORTHOGONAL, KINDS, rise),
         most("there both its parts fall: largest rate of one, of the first loss, by automatic differentiation",
              "(3.28), (3.29)", ORTHOGONAL, KINDS, where_separated(slope)),
         most("first loss less loss is the sum of both decreases: difference, of the first loss", "(3.27)", SOLVED,
              KINDS, balance),
-        most("R stays orthogonal: largest entry of RRᵀ - 1", "theorem 3.2", ORTHOGONAL, KINDS, largest("defect")),
+        most("R stays orthogonal: largest rate of change of an entry of RRᵀ", "theorem 3.2", ORTHOGONAL, KINDS,
+             largest("stretch")),
         most("a map that truncates nothing is recognised and rests: distance that β moves, in spreads, and R",
              "proposition 4.1, first case", ORTHOGONAL, rest, restless),
         most("a map that truncates all is recognised and rests, as printed: distance that β moves, of that to go",
              "proposition 4.1, second case", SOLVED, rest, drifting),
         most("its R rests and β + ỹ decays with e^-s: relative distance", "as corrected in docs/errata.md", SOLVED,
              rest, lambda arm: max(off_exponential(arm), unrest(arm))),
-        bounded("where the hypotheses hold with the sharp estimates, s₁ is below the bound: s₁ over it", "sharp"),
-        bounded("the same with the printed estimates", "printed"),
+        bounded("where the hypotheses hold with the sharp estimates, s₁ is below the bound: s₁ over it", "collapse",
+                "sharp"),
+        bounded("the same with the printed estimates", "collapse", "printed"),
+        bounded("the same with η₀, η₁ and γ at their printed limits of 1/10, from corners near the targets", "near",
+                "limits"),
         most("R turns by less than η₂: by how much, over η₂", "proposition 4.2, (4.32)", 1, collapse, over_way),
         most("|β + ỹ| decays at the rate 1 - η₀ or faster: its length over that decay",
              "proposition 4.2, (4.28), sharp", 1 + SOLVED, collapse, over_decay),

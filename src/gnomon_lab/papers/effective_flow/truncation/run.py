@@ -1,12 +1,13 @@
 """truncation: each layer's sector takes in one cluster and carries it to its target (theorem 3.2, proposition 4.2)."""
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from gnomon import GeneralFlow, TruncationFlow, TruncationOrbit, truncation_time_bound
@@ -17,11 +18,13 @@ from gnomon_lab.papers.effective_flow.truncation.page import ESTIMATES, KINDS, K
 from gnomon_lab.runs import Run
 from gnomon_lab.settings import Positive, Settings, at_least
 
-UNIT: dict[Kind, float] = {"collapse": 0.001, "large": 4.0, "inside": 1.0, "rest": 1.0}
+UNIT: dict[Kind, float] = {"collapse": 0.001, "large": 4.0, "inside": 1.0, "rest": 1.0, "near": 0.001}
 """A cluster's spread: to the flow more than a unit, as the speed of β goes with it and that of R with its square."""
-BEYOND: dict[Kind, float] = {"collapse": 3.5, "large": 3.5, "inside": 0.8, "rest": 3.5}
+BEYOND: dict[Kind, float] = {"collapse": 3.5, "large": 3.5, "inside": 0.8, "rest": 3.5, "near": 3.5}
 """How far beyond the mean the target lies, in each of the sector's coordinates. All lengths are in spreads."""
-AHEAD: dict[Kind, tuple[float, float]] = {"collapse": (4.0, 4.0), "large": (4.0, 4.0), "inside": (2.0, 2.0)}
+AHEAD: dict[Kind, tuple[float, float]] = {
+    "collapse": (4.0, 4.0), "large": (4.0, 4.0), "inside": (2.0, 2.0), "near": (1.7, 1.7),
+}  # fmt: skip
 """How far the sectors' corners are from the targets at the start."""
 APART = 10.0
 """How far the means are from each other, in each coordinate."""
@@ -29,6 +32,8 @@ FLATTEST = 0.4
 """The smallest standard deviation of a cluster; the largest is 1. Each cluster has its own axes."""
 DRAWN = 60
 """Points of each cluster in the films."""
+LIMIT = 0.1
+"""Below this proposition 4.2 has η₀, η₁ and γ."""
 NEAR = 1e-9
 """A point nearer than this to a face, in spreads, has no gradient to compare with."""
 INTRODUCTION = """
@@ -127,10 +132,10 @@ def observe(config: Config, run: Run, kind: Kind, pair: Sequence[Cluster]) -> No
         "s": times,
         **{name: torch.stack([getattr(orbit, name) for orbit in orbits], 1) for name in ("loss", "rates", "decrease")},
         "truncated": torch.stack([orbit.truncated for orbit in orbits], 1),
+        "to_go": ((points + beta[:, :, None]) @ rotation.mT > NEAR * UNIT[kind]).any(3).sum(2),
         "distance": (beta + targets).norm(dim=2) / UNIT[kind],
         "moved": (beta - beta[0]).norm(dim=2) / UNIT[kind],
         "turned": torch.linalg.matrix_norm(rotation - rotation[0], 2),
-        "defect": (rotation @ rotation.mT - torch.eye(targets.shape[1])).abs().amax((2, 3)),
         "clearance": torch.stack([flows[k].clearance(pair[1 - k].points, orbits[k]) for k in (0, 1)], 1) / UNIT[kind],
         "aside": aside.abs().amax(2),
         "whole_distance": (whole.beta + targets).norm(dim=2) / UNIT[kind],
@@ -163,17 +168,63 @@ def compared(
     rotation: Float[Tensor, "2 q q"],
     near: float,
 ) -> dict[str, Any]:
-    """The right-hand sides against the gradient of both maps' loss, and both parts of its rate; None near a face."""
+    """The right-hand sides against the gradient of both maps' loss, and both parts of its rate; None near a face.
+
+    Also how fast RRᵀ changes, which is 0 where R stays orthogonal; what (3.25) prints; and what the right-hand sides
+    are for points with the same zeroth and first moments in each sector.
+    """
+    velocity = velocities(flows, beta, rotation)
+    changes = velocity[1] @ rotation.mT
+    stretch = {"stretch": (changes + changes.mT).abs().amax((1, 2)).tolist()}
     heights = (points + beta[:, None]) @ rotation.mT
     if heights.abs().min() < near:
-        return {"gradient_error": None, "slopes": None}
-    velocity = [torch.stack(part) for part in zip(*map(TruncationFlow.velocity_at, flows, beta, rotation), strict=True)]
+        return stretch | dict.fromkeys(("gradient_error", "slopes", "printed_error", "moments_error"))
     state = [beta.clone().requires_grad_(), rotation.clone().requires_grad_()]
     gradient = torch.autograd.grad(loss(points, targets, *state), state)
     descent = (-gradient[0], turning(gradient[1], rotation) @ rotation)
-    errors = [(v - d).norm() / g.norm() for v, d, g in zip(velocity, descent, gradient, strict=True)]
     slopes = [(g * v).flatten(1).sum(1) for g, v in zip(gradient, velocity, strict=True)]
-    return {"gradient_error": float(max(errors)), "slopes": torch.stack(slopes, 1).tolist()}
+
+    def off(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
+        errors = [(f - e).norm() / g.norm() for f, e, g in zip(found, expected, gradient, strict=True)]
+        return float(max(errors))
+
+    means = [at_sector_means(*c) for c in zip(points, heights > 0, strict=True)]
+    others = [TruncationFlow(mean, target) for mean, target in zip(means, targets, strict=True)]
+    return stretch | {
+        "gradient_error": off(velocity, descent),
+        "slopes": torch.stack(slopes, 1).tolist(),
+        "printed_error": off((descent[0], printed_turning(heights, targets, beta, rotation) @ rotation), descent),
+        "moments_error": off(velocities(others, beta, rotation), velocity),
+    }
+
+
+def velocities(
+    flows: Sequence[TruncationFlow], beta: Float[Tensor, "2 q"], rotation: Float[Tensor, "2 q q"]
+) -> tuple[Float[Tensor, "2 q"], Float[Tensor, "2 q q"]]:
+    """The right-hand sides of both maps, each alone."""
+    found = [flow.velocity_at(*at) for flow, *at in zip(flows, beta, rotation, strict=True)]
+    of_beta, of_rotation = zip(*found, strict=True)
+    return torch.stack(of_beta), torch.stack(of_rotation)
+
+
+def printed_turning(
+    heights: Float[Tensor, "2 n q"],
+    targets: Float[Tensor, "2 q"],
+    beta: Float[Tensor, "2 q"],
+    rotation: Float[Tensor, "2 q q"],
+) -> Float[Tensor, "2 q q"]:
+    """The generator Ω of each R as (3.25) prints it: the mean of [H, M]; heights are R(x + β)."""
+    goals = torch.einsum("kij,kj->ki", rotation, beta + targets)
+    outer = torch.einsum("kni,kj->knij", heights, goals)
+    above = (heights > 0).to(heights)
+    # [H, M] has the entries (Hᵢ - Hⱼ) Mᵢⱼ (3.38).
+    return ((above[..., None] - above[..., None, :]) * (outer + outer.mT) / 2).mean(1)
+
+
+def at_sector_means(points: Float[Tensor, "n q"], above: Bool[Tensor, "n q"]) -> Float[Tensor, "n q"]:
+    """Each point moved to the mean of its sector; a sector is where the same coordinates are above their faces."""
+    together = (above[:, None] == above).all(2).to(points)
+    return together @ points / together.sum(1, keepdim=True)
 
 
 def loss(
@@ -193,6 +244,7 @@ def outcome(kind: Kind, pair: Sequence[Cluster], orbits: Sequence[TruncationOrbi
     plainly: dict[str, Any] = {
         e: [{name: plain(x) for name, x in bound.items()} for bound in both] for e, both in bounds.items()
     }
+    limits = [{"bound": bound_at_limits(cluster)} for cluster in pair]
     coefficients = [orbit.events.coefficients for orbit in orbits]
     return {
         "points": [(cluster.points[:DRAWN] / UNIT[kind]).tolist() for cluster in pair],
@@ -201,8 +253,25 @@ def outcome(kind: Kind, pair: Sequence[Cluster], orbits: Sequence[TruncationOrbi
         "collapse": [plain(orbit.collapse) for orbit in orbits],
         "equilibrium": [orbit.equilibrium for orbit in orbits],
         "slides": [int(((alpha > 0) & (alpha < 1)).sum()) for alpha in coefficients],
+        "limits": limits,
         **plainly,
     }
+
+
+def bound_at_limits(cluster: Cluster) -> float | None:
+    """The bound (4.30) with η₀, η₁ and γ at the paper's limits; None if a hypothesis fails with them."""
+    offsets, distance = cluster.points - cluster.target, float((cluster.beta + cluster.target).norm())
+    reach, lengths = 1.1 * distance, offsets.norm(dim=1, keepdim=True)
+    rate = 1 - LIMIT - reach * LIMIT
+    if rate <= 0:
+        return None
+    bound = math.log(1 / LIMIT) / rate
+    # A rotation that is η₂ away moves a height by η₂ times the point's distance from the target, at most.
+    heights = offsets @ cluster.rotation.mT + reach * LIMIT * bound * lengths
+    unsure = heights > -reach
+    shares, moment = unsure.double().mean(0), (unsure.any(1, keepdim=True) * (lengths + reach)).mean()
+    holds = shares.amax() < LIMIT and moment < LIMIT and heights.amax() < -LIMIT * distance
+    return bound if holds else None
 
 
 def plain(value: Tensor | str | None) -> float | str | None:
