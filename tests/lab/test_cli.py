@@ -229,6 +229,23 @@ def test_what_an_experiments_module_fails_to_import_is_no_fault_of_its_entry(tmp
     assert "Entry" not in said
 
 
+@pytest.mark.bad_input
+@pytest.mark.parametrize("key", ["weight-decay", "rank"])
+def test_an_experiment_that_asks_for_another_name_than_its_entry_has_is_told_both(
+    key, tmp_path, here, monkeypatch, request
+):
+    (tmp_path / "decay.py").write_text(
+        "from dataclasses import replace\nfrom gnomon_lab.papers import EXPERIMENTS, experiment\n"
+        f"EXPERIMENT = replace(experiment('rank'), entry=EXPERIMENTS['{key}'])"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    request.addfinalizer(lambda: sys.modules.pop("decay", None))
+    monkeypatch.setitem(EXPERIMENTS, "decay", Entry("decay", "what weight decay does", "this test"))
+    said = complaint(here(tmp_path, "run", "decay"))
+    expected = f"EXPERIMENTS: expected 'decay', the name of the Entry of decay, got '{key}'. Use the same name in both."
+    assert expected in said
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -183,27 +183,49 @@ ENTRIES = (
     ),
 )
 """In the order in which they are listed."""
-EXPERIMENTS = {entry.name: entry for entry in ENTRIES}
+
+
+class Experiments(dict[str, Entry]):
+    """Entries by name; a module that asks for a name which no Entry has is told so."""
+
+    def __missing__(self, name: str) -> Entry:
+        raise misnamed("the name of an Entry in gnomon_lab/papers/__init__.py", name)
+
+
+EXPERIMENTS = Experiments({entry.name: entry for entry in ENTRIES})
+
+
+def misnamed(expected: str, name: str) -> DataError:
+    """The error about a key that is not the name of the module's Entry."""
+    return DataError(None, expected, repr(name), "Use the same name in both.", where="EXPERIMENTS")
 
 
 def experiment(name: str) -> "Experiment[Settings]":
     """The experiment with a name, imported now.
 
     Raises:
-        DataError: if there is none with that name; the nearest is named. Also if its entry leads to none.
+        DataError: if there is none with that name; the nearest is named. Also if its entry leads to none, or to one
+            that asks for another.
     """
     if name not in EXPERIMENTS:
         near = difflib.get_close_matches(name, EXPERIMENTS, 1, cutoff=0.5)
         meant = f"Did you mean {near[0]}? " if near else ""
         raise DataError("NAME", "an experiment", repr(name), f"{meant}See `gnomon list`.", where="experiment")
     module, entry = EXPERIMENTS[name].module, "its Entry in gnomon_lab/papers/__init__.py"
+    own = f"{name!r}, the name of the Entry of {module}"
     try:
         found: "Experiment[Settings] | None" = getattr(importlib.import_module(module), "EXPERIMENT", None)
     except ModuleNotFoundError as error:
         if not f"{module}.".startswith(f"{error.name}."):  # something that the module imports
             raise
         raise DataError(name, f"a module {module}", "none", f"Correct {entry}.", where="experiment") from error
+    except DataError as error:
+        if error.where == "EXPERIMENTS":
+            error.expected = own
+        raise
     if found is None:
         expected, advice = f"{module} to define EXPERIMENT", f"End it so, or correct {entry}."
         raise DataError(name, expected, "a module without", advice, where="experiment")
+    if found.name != name:
+        raise misnamed(own, found.name)
     return found
