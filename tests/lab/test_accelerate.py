@@ -130,7 +130,7 @@ def test_smallest_variant_resumes_exactly(tmp_path):
 @pytest.mark.data
 def test_the_begin_of_the_phase_is_read_once(tmp_path, monkeypatch):
     """At the first tenth step above 20 %, also in a run that is stopped after it."""
-    monkeypatch.setattr("gnomon_lab.papers.grokalign.accelerate.log_spaced", lambda _: lambda step: step in (0, 40))
+    monkeypatch.setattr("gnomon_lab.papers.grokalign._tables.log_spaced", lambda _: lambda step: step in (0, 40))
     config = Config(samples=40, width=32, steps=60, goal=0.99, init_scale=1.0, methods=("baseline",))
     records = resumed(run, config, tmp_path, step=40, arm="cross-entropy baseline")
     begun = [record for record in records if record["test/accuracy"] > START]

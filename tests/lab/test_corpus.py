@@ -8,12 +8,13 @@ import torch
 import gnomon
 from gnomon.data import Samples
 from gnomon.errors import ConvergenceError
+from gnomon_lab.papers.own._outcome import outcome
+from gnomon_lab.papers.own._reading import read_at
+from gnomon_lab.papers.own._samples import split
 from gnomon_lab.papers.own.corpus.drawn import Dice, draw
 from gnomon_lab.papers.own.corpus.families import FAMILIES
-from gnomon_lab.papers.own.corpus.outcome import outcome
 from gnomon_lab.papers.own.corpus.page import claims, figures, summary, table
-from gnomon_lab.papers.own.corpus.quantities import read_at
-from gnomon_lab.papers.own.corpus.run import Config, run, shuffled, split, train_arm
+from gnomon_lab.papers.own.corpus.run import Config, run, shuffled, train_arm
 from gnomon_lab.papers.own.corpus.spread import decides
 from gnomon_lab.runs import Run
 from tests.lab.resuming import resumed

@@ -12,6 +12,7 @@ from gnomon.dynamics import _deep_rfm as deep_rfm
 from gnomon.dynamics._rfm_layer import fit_layer
 from gnomon.errors import RangeError
 from gnomon.kernels import FourierFeatures, LaplaceKernel, ReLUFeatures
+from gnomon_lab.papers.agop_collapse._deep_rfm import by_class, feature_map
 from gnomon_lab.papers.agop_collapse.deep_rfm.page import (
     claims,
     described,
@@ -23,7 +24,7 @@ from gnomon_lab.papers.agop_collapse.deep_rfm.page import (
     summary,
     table,
 )
-from gnomon_lab.papers.agop_collapse.deep_rfm.run import PAPER, Config, by_class, feature_map, gram, run
+from gnomon_lab.papers.agop_collapse.deep_rfm.run import PAPER, Config, gram, run
 from tests.lab.resuming import resumed
 
 ARMS = ("mnist gaussian relu", "mnist laplace cosine")
@@ -134,8 +135,8 @@ def test_arms_are_the_paper_s():
 
 
 def test_features_are_the_paper_s():
-    assert feature_map(PAPER, "cosine") == FourierFeatures(4096, 20.0, "l1")
-    assert feature_map(PAPER, "relu") == ReLUFeatures(1024)
+    assert feature_map("cosine", PAPER.relu_width, PAPER.cosine_width) == FourierFeatures(4096, 20.0, "l1")
+    assert feature_map("relu", PAPER.relu_width, PAPER.cosine_width) == ReLUFeatures(1024)
 
 
 def test_images_are_in_the_order_of_their_classes():

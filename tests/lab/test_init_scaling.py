@@ -6,6 +6,7 @@ import torch
 from gnomon import centroid
 from gnomon.data import Samples
 from gnomon.errors import RangeError
+from gnomon_lab.papers.grokalign._zeros_and_ones import binary_cross_entropy, zeros_and_ones
 from gnomon_lab.papers.grokalign.init_scaling import (
     MECHANISMS,
     Config,
@@ -21,7 +22,6 @@ from gnomon_lab.papers.grokalign.init_scaling import (
     sweep,
     table,
 )
-from gnomon_lab.papers.grokalign.ntk_regime.run import binary_cross_entropy, zeros_and_ones
 from gnomon_lab.runs import Run
 from tests.lab.resuming import resumed
 

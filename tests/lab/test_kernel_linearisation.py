@@ -9,7 +9,7 @@ from gnomon import LinearDeepRFM
 from gnomon.dynamics import DeepRFMStage
 from gnomon.kernels import GaussianKernel, LaplaceKernel, kernel_gram
 from gnomon.linalg import unit
-from gnomon_lab.papers.agop_collapse.deep_rfm.run import KERNELS
+from gnomon_lab.papers.agop_collapse._deep_rfm import KERNELS
 from gnomon_lab.papers.agop_collapse.kernel_linearisation.linearised import centred, linearised, spectral_norm
 from gnomon_lab.papers.agop_collapse.kernel_linearisation.page import claims, figures, summary, table
 from gnomon_lab.papers.agop_collapse.kernel_linearisation.run import Config, layers, nc1, run

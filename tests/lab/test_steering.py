@@ -9,11 +9,11 @@ from torch import nn
 
 from gnomon.data import Samples
 from gnomon.errors import RangeError
+from gnomon_lab.papers.own._methods import METHODS, Training
+from gnomon_lab.papers.own._trial import Outcome, trial, update
+from gnomon_lab.papers.own._trial_tasks import TASKS, Task
 from gnomon_lab.papers.own.steering import chosen, claimed, page
-from gnomon_lab.papers.own.steering.methods import METHODS, Training
 from gnomon_lab.papers.own.steering.run import Config, run
-from gnomon_lab.papers.own.steering.tasks import TASKS, Task
-from gnomon_lab.papers.own.steering.trial import Outcome, trial, update
 from gnomon_lab.runs import Run
 from tests.lab.resuming import resumed
 

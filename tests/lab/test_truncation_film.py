@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gnomon_lab.figures import RegionMap, Space
-from gnomon_lab.papers.effective_flow.truncation.film import EDGE, FACE, film, later, regions, scene
+from gnomon_lab.papers.effective_flow._film import EDGE, FACE, film, later, regions, scene
 
 
 def arm(q=2, s=(0.0, 1.0, 2.0), collapse=(2.0, 1.0)):

@@ -15,6 +15,7 @@ from sklearn.metrics import brier_score_loss
 from gnomon.errors import DataError
 from gnomon.history import Corpus, traits
 from gnomon.history import corpus as shipped_corpus
+from gnomon_lab.papers.own._watched import read_corpus, watched
 from gnomon_lab.papers.own.verdict import run as judging
 from gnomon_lab.papers.own.verdict.models import BOOSTED, RUNS, booster, boosting, logistic, nearest, similar
 from gnomon_lab.papers.own.verdict.moments import CORE, VALIDATION, moments
@@ -24,7 +25,6 @@ from gnomon_lab.papers.own.verdict.run import Config, corpus_at, ready, rules_of
 from gnomon_lab.papers.own.verdict.scores import Scored
 from gnomon_lab.papers.own.verdict.shipped import shipped
 from gnomon_lab.papers.own.verdict.stopping import ended, improbable, settles
-from gnomon_lab.papers.own.who_knows_first.watched import read_corpus, watched
 from gnomon_lab.runs import Run, by_arm
 
 ROOT = Path(__file__).parent.parent.parent

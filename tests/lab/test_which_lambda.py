@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from gnomon_lab.papers.own import which_lambda
-from gnomon_lab.papers.own.steering.methods import Training
-from gnomon_lab.papers.own.steering.tasks import TASKS
-from gnomon_lab.papers.own.steering.trial import Outcome
+from gnomon_lab.papers.own._methods import Training
+from gnomon_lab.papers.own._trial import Outcome
+from gnomon_lab.papers.own._trial_tasks import TASKS
 from gnomon_lab.papers.own.which_lambda import COEFFICIENTS, RULES, Config
 from gnomon_lab.runs import Run
 from tests.lab.resuming import resumed

@@ -10,9 +10,8 @@ from scipy.stats import spearmanr
 from sklearn.metrics import roc_auc_score
 
 from gnomon.errors import DataError
-from gnomon_lab.papers.own.corpus.outcome import rises
-from gnomon_lab.papers.own.who_knows_first.board import ByFamily, areas, beyond, in_time, judged, resamples
-from gnomon_lab.papers.own.who_knows_first.judged import (
+from gnomon_lab.papers.own._board import ByFamily, areas, beyond, in_time, judged, resamples
+from gnomon_lab.papers.own._judged import (
     AHEAD,
     Predictions,
     alarm,
@@ -23,9 +22,10 @@ from gnomon_lab.papers.own.who_knows_first.judged import (
     resampled_auroc,
     will_generalise,
 )
+from gnomon_lab.papers.own._outcome import rises
+from gnomon_lab.papers.own._watched import changes, read_corpus, watched
 from gnomon_lab.papers.own.who_knows_first.page import claims, figures, summary, table
 from gnomon_lab.papers.own.who_knows_first.run import Config, run
-from gnomon_lab.papers.own.who_knows_first.watched import changes, read_corpus, watched
 from gnomon_lab.runs import Run
 
 STEPS = np.round(8 * 2 ** (np.arange(13) / 2)).astype(int)

@@ -14,6 +14,7 @@ from gnomon_lab.figures import Curves, Figure, Line, Panel
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers.agop_collapse._root import root_collapse
 from gnomon_lab.papers.agop_collapse._shared import (
+    EXPONENTIAL,
     LAYERS,
     OTHERS,
     PAPER,
@@ -27,7 +28,6 @@ from gnomon_lab.papers.agop_collapse._shared import (
     over_layers,
     train,
 )
-from gnomon_lab.papers.agop_collapse.deep_rfm.page import EXPONENTIAL
 from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, over_seeds
 
 PLACES = {"nc1_input": "Φ, the layer's input", "nc1_right": "SVᵀΦ", "nc1_after": "ReLU(USVᵀΦ), the layer's output"}

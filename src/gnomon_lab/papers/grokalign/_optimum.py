@@ -11,6 +11,8 @@ from gnomon import aligned_jacobian
 
 OPTIMUM = "train/optimal_alignment"
 """As it is recorded; records from before 2026-11-29 lack it."""
+NEAR_ONE = 0.9
+"""What counts as "tends to one", for which the paper prints no number: a tenth is left to all other directions."""
 
 
 def to_optimum(loss: str) -> Callable[[Tensor, Tensor, Tensor], Tensor]:

@@ -17,8 +17,8 @@ from gnomon.models import mlp
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Figure, Points, Scatter, ScatterPanel
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers.grokalign.ntk_regime import run as ntk_regime
-from gnomon_lab.papers.grokalign.ntk_regime.run import binary_cross_entropy, first_one, zeros_and_ones
+from gnomon_lab.papers.grokalign import _zeros_and_ones
+from gnomon_lab.papers.grokalign._zeros_and_ones import binary_cross_entropy, first_one, zeros_and_ones
 from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, over_seeds
 from gnomon_lab.settings import Range
 from gnomon_lab.training import fit
@@ -44,7 +44,7 @@ SCALES = Range(
 
 
 @dataclass(frozen=True)
-class Config(ntk_regime.Config):
+class Config(_zeros_and_ones.Config):
     """The setting of figure 10, with networks as in ntk-regime."""
 
     scales: Annotated[tuple[float, ...], SCALES] = (0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0)

@@ -29,6 +29,7 @@ from gnomon_lab.papers._shared import (
     mnist_network,
     mnist_splits,
 )
+from gnomon_lab.papers.grokalign._optimum import NEAR_ONE
 from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, by_arm, last, over_seeds, settled_at
 from gnomon_lab.settings import Count, NonNegative, Positive, Settings, between
 from gnomon_lab.training import fit, in_order
@@ -37,8 +38,6 @@ ARMS = ("weight decay", "GrokAlign")
 SOURCE, SECTION = (f"Walker et al., arXiv:2506.12284, {place}" for place in ("figure 2", "section 2"))
 WEIGHTS = "train/layer_spectra.stable_rank"
 """1 over the share of a weight's squared norm that its first direction carries, mean over the layers."""
-NEAR_ONE = 0.9
-"""What counts as "tends to one", for which the paper prints no number: a tenth is left to all other directions."""
 HALF = 0.5
 """Which is sooner is judged at this part of PC1's way to 1, which is also reached by runs that do not come near one."""
 INTRODUCTION = """

@@ -8,9 +8,8 @@ from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Panel
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import LOSSES, SPREAD, UNSEEN, arms, firsts, lines
-from gnomon_lab.papers.grokalign._optimum import OPTIMUM
-from gnomon_lab.papers.grokalign.accelerate import Config, run
-from gnomon_lab.papers.grokalign.rank import NEAR_ONE
+from gnomon_lab.papers.grokalign._optimum import NEAR_ONE, OPTIMUM
+from gnomon_lab.papers.grokalign._tables import Config, run
 from gnomon_lab.runs import Cells, Claim, Record, Seeds, last, over_seeds
 
 SOURCE = "Walker et al., arXiv:2506.12284, table 2"

@@ -8,7 +8,6 @@ from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import SEEN, UNSEEN
-from gnomon_lab.papers.mse_collapse import mse_collapse
 from gnomon_lab.papers.mse_collapse._page import (
     NC1,
     UNSEEN_NC1,
@@ -22,6 +21,7 @@ from gnomon_lab.papers.mse_collapse._page import (
     terminal,
     visible_unseen,
 )
+from gnomon_lab.papers.mse_collapse._paper import PAPER, SINGLE
 from gnomon_lab.papers.mse_collapse._shared import GRID, HARDWARE, Config, train_all
 from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, last
 
@@ -36,14 +36,13 @@ withstands larger perturbations of the images.
 """
 
 SMALL = Config(learning_rates=(0.03, 0.1), epochs=60, early=20, attack_spacing=20)
-PAPER = mse_collapse.PAPER
 SUBSET = Config(learning_rates=GRID)
 """The paper's learning rates and epochs, for a narrow network and a thousand images: 50 training runs of it."""
 OTHERS = (
     SUBSET,
     *(
         dataclasses.replace(setting, device=device, precision=precision)
-        for setting in (PAPER, *mse_collapse.SINGLE)
+        for setting in (PAPER, *SINGLE)
         for device, precision in HARDWARE
     ),
 )

@@ -1,5 +1,6 @@
 """Training and unseen samples that several experiments of this wing draw."""
 
+import math
 from pathlib import Path
 
 import torch
@@ -54,3 +55,19 @@ def parities(count: int, signs: int, relevant: int, generator: torch.Generator) 
         return Samples(x, (x[:, :relevant].prod(1) > 0).long())
 
     return draw(count), draw(UNSEEN)
+
+
+def split(samples: Samples) -> tuple[Samples, Samples]:
+    """The training samples, and a validation split of a tenth as many."""
+    held_out = math.ceil(len(samples.x) / 11)
+    return (
+        Samples(samples.x[:-held_out], samples.labels[:-held_out]),
+        Samples(samples.x[-held_out:], samples.labels[-held_out:]),
+    )
+
+
+def scaled(train: Samples, *others: Samples) -> list[Samples]:
+    """Each pixel minus its mean over `train`, all divided by one standard deviation: rarely inked pixels stay small."""
+    mean = train.x.mean(0)
+    deviation = (train.x - mean).square().mean().sqrt().item()
+    return [normalise(samples, mean.tolist(), deviation) for samples in (train, *others)]

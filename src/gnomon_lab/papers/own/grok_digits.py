@@ -21,7 +21,7 @@ from gnomon import (
     log_spaced,
     parameter_norm,
 )
-from gnomon.data import Samples, digits, normalise
+from gnomon.data import Samples, digits
 from gnomon.models import mlp
 from gnomon.probe import from_records
 from gnomon_lab.experiment import Experiment
@@ -40,6 +40,7 @@ from gnomon_lab.papers._shared import (
     image_frames,
     significant,
 )
+from gnomon_lab.papers.own._samples import scaled
 from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, by_arm, last, over_seeds, series, settled_at
 from gnomon_lab.settings import Count, NonNegative, Positive, Settings, between
 from gnomon_lab.training import fit
@@ -94,13 +95,6 @@ def run(config: Config, run: Run) -> None:
     shown = {"digits": drawn[0].x[looked_at].tolist(), "standardised": significant(train.x[looked_at])}
     for arm in ARMS:
         train_arm(config, run, arm, train, test, looked_at, shown)
-
-
-def scaled(train: Samples, *others: Samples) -> list[Samples]:
-    """Each pixel minus its mean over `train`, all divided by one standard deviation: rarely inked pixels stay small."""
-    mean = train.x.mean(0)
-    deviation = (train.x - mean).square().mean().sqrt().item()
-    return [normalise(samples, mean.tolist(), deviation) for samples in (train, *others)]
 
 
 def typical(train: Samples) -> list[int]:

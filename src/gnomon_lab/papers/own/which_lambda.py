@@ -15,9 +15,9 @@ from gnomon import GrokAlign
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, Line, Panel
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers.own.steering.methods import Training, grokalign
-from gnomon_lab.papers.own.steering.tasks import TASKS, Task
-from gnomon_lab.papers.own.steering.trial import trial
+from gnomon_lab.papers.own._methods import Training, grokalign
+from gnomon_lab.papers.own._trial import trial
+from gnomon_lab.papers.own._trial_tasks import TASKS, Task
 from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds
 from gnomon_lab.settings import Count, Settings, among
 

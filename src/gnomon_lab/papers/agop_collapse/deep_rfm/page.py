@@ -8,17 +8,14 @@ from statistics import correlation, mean
 import numpy as np
 
 from gnomon_lab.figures import Curves, Figure, ImageFrame, ImageRow, ImageSlider, Line, Panel
+from gnomon_lab.papers.agop_collapse._deep_rfm import NEAR, SOURCE, described
+from gnomon_lab.papers.agop_collapse._shared import EXPONENTIAL
 from gnomon_lab.runs import Cells, Claim, Record, Seeds, by_arm, last, over_seeds, series
 
 STAGES = {"inputs": "X", "mapped": "M^½ X", "features": "Φ(M^½ X)"}
 """The stages that a layer's inputs pass through, by the names of the readings."""
-EXPONENTIAL = -(0.9**0.5)
-"""The correlation of a logarithm with the layer number at which a line explains nine tenths of its variance."""
 MARGINAL = 2.0
 """The largest factor by which Φ may raise NC1 on average where the paper says that it does so only marginally."""
-NEAR = 0.1
-"""What counts as approximately equal: the root mean square distance of the entries."""
-SOURCE = "Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, "
 
 
 def logs(records: Sequence[Record], arm: str, stage: str, name: str = "nc1") -> list[float]:
@@ -85,13 +82,6 @@ def summary(records: Sequence[Record]) -> str:
         say.format(described(arm), first, end["mapped.nc1"], end["step"], raised(records, arm))
         for arm, end in ends.items() for first in series(records, arm, "inputs.nc1")[1][:1]
     )  # fmt: skip
-
-
-def described(arm: str) -> str:
-    """An arm in words."""
-    data, kernel, features = arm.split()
-    names = {"mnist": "MNIST", "cifar10": "CIFAR-10", "svhn": "SVHN", "relu": "ReLU", "cosine": "cosine"}
-    return f"{names[data]}, {kernel.title()} kernel, {names[features]} features"
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:

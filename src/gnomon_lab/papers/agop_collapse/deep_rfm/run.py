@@ -1,6 +1,5 @@
 """deep-rfm: an untrained network collapses layer by layer, by the AGOP of kernel machines (figures 1, 3 to 6)."""
 
-import itertools
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,20 +10,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gnomon import DeepRFM
-from gnomon.data import Samples, load_images
 from gnomon.dynamics import DeepRFMReading
-from gnomon.kernels import FeatureMap, FourierFeatures, GaussianKernel, Kernel, LaplaceKernel, ReLUFeatures
 from gnomon.linalg import unit
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.papers import EXPERIMENTS
+from gnomon_lab.papers.agop_collapse._deep_rfm import KERNELS, Arm, by_class, feature_map, rows
 from gnomon_lab.papers.agop_collapse.deep_rfm.page import STAGES, claims, figures, summary, table
 from gnomon_lab.runs import Run
-from gnomon_lab.settings import Count, Device, Settings, among, at_least, between
+from gnomon_lab.settings import Count, Device, Settings, at_least, between
 
-DATA, FEATURES = ("mnist", "cifar10", "svhn"), ("relu", "cosine")
-KERNELS: dict[str, Kernel] = {"laplace": LaplaceKernel(2.0), "gaussian": GaussianKernel(2.0)}
-"""With the paper's bandwidth."""
-Arm = Annotated[str, among(*map(" ".join, itertools.product(DATA, KERNELS, FEATURES)))]
 INTRODUCTION = """
 A Deep RFM is a network without backpropagation. In each layer a kernel machine learns the classes; the average outer
 product of its gradients, the AGOP M, says which directions of the inputs it is sensitive to; the inputs are mapped by
@@ -101,30 +95,15 @@ def fit_arm(config: Config, run: Run, arm: str) -> None:
     chosen, layers = by_class(labels, config.shown), Layers()
     for depth in run.steps(arm, config.depth, layers=layers):
         model = DeepRFM(
-            KERNELS[kernel], feature_map(config, features), depth, random_state=run.seed, device=config.device
-        )
+            KERNELS[kernel], feature_map(features, config.relu_width, config.cosine_width), depth,
+            random_state=run.seed, device=config.device,
+        )  # fmt: skip
         model.fit(x.numpy(), labels.numpy(), state=layers.fitted)
         # A finished arm needs only its records, and the layers are large.
         layers.fitted = model.state_dict() if depth < config.depth else {}
         readings = measured(run, model.readings_[-1]) if depth > 0 else {}
         known = {"train": model.score(x.numpy(), labels.numpy()), "test": model.score(unseen.numpy(), wanted.numpy())}
         run.record(depth, **readings, **known, last_jitter=model.jitter_, gram=gram(model, x, chosen))
-
-
-def rows(run: Run, data: str, split: str, limit: int) -> Samples:
-    """Images as rows of pixels in float64; the model standardises them."""
-    images = load_images(data, split, data_dir=run.data_dir, limit=limit)
-    return Samples(images.x.flatten(1).double(), images.labels)
-
-
-def feature_map(config: Config, name: str) -> FeatureMap:
-    """The features of the paper's appendix C: its bandwidth of 0.05 is one over that of the 1-norm's kernel."""
-    return ReLUFeatures(config.relu_width) if name == "relu" else FourierFeatures(config.cosine_width, 20.0, "l1")
-
-
-def by_class(labels: Int[Tensor, "n"], each: int) -> Int[Tensor, "m"]:
-    """The indices of the first few samples of each class, class by class."""
-    return torch.cat([(labels == label).nonzero()[:each, 0] for label in range(10)])
 
 
 def measured(run: Run, reading: DeepRFMReading) -> dict[str, float]:

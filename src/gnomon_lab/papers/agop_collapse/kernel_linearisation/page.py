@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import mean
 
 from gnomon_lab.figures import Curves, Figure, Line, Panel
-from gnomon_lab.papers.agop_collapse.deep_rfm.page import NEAR, SOURCE, described
+from gnomon_lab.papers.agop_collapse._deep_rfm import NEAR, SOURCE, described
 from gnomon_lab.runs import Arm, Cells, Claim, Record, Seeds, by_arm, over_seeds, series
 
 MUCH = 10.0

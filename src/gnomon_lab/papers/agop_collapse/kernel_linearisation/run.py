@@ -15,11 +15,9 @@ from gnomon.kernels import Kernel, kernel_gram
 from gnomon.linalg import unit
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers.agop_collapse.deep_rfm.run import KERNELS, Arm, by_class, feature_map, rows
-from gnomon_lab.papers.agop_collapse.deep_rfm.run import Config as Deep
+from gnomon_lab.papers.agop_collapse._deep_rfm import KERNELS, Arm, by_class, feature_map, rows, share
 from gnomon_lab.papers.agop_collapse.kernel_linearisation.linearised import Linearised, linearised
 from gnomon_lab.papers.agop_collapse.kernel_linearisation.page import claims, figures, summary, table
-from gnomon_lab.papers.agop_collapse.linear_rfm.run import share
 from gnomon_lab.runs import Run
 from gnomon_lab.settings import Count, Device, Settings, at_least, between
 
@@ -65,11 +63,10 @@ def run(config: Config, run: Run) -> None:
     for arm in config.arms:
         data, kernel, features = arm.split()
         x, labels = balanced(run, data, config.samples)
-        widths = Deep(relu_width=config.relu_width, cosine_width=config.cosine_width)
         for _ in run.steps(arm, 0):
             model = DeepRFM(
-                KERNELS[kernel], feature_map(widths, features), config.depth, random_state=run.seed,
-                device=config.device,
+                KERNELS[kernel], feature_map(features, config.relu_width, config.cosine_width), config.depth,
+                random_state=run.seed, device=config.device,
             )  # fmt: skip
             model.fit(x.numpy(), labels.numpy())
             measured = [

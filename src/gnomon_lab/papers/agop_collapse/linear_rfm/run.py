@@ -11,6 +11,7 @@ from torch import Tensor
 from gnomon import LinearDeepRFM
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.papers import EXPERIMENTS
+from gnomon_lab.papers.agop_collapse._deep_rfm import share
 from gnomon_lab.papers.agop_collapse.linear_rfm.page import SCALINGS, Scaling, claims, figures, printed, summary, table
 from gnomon_lab.runs import Run
 from gnomon_lab.settings import Count, Range, Settings, at_least
@@ -92,12 +93,6 @@ def recur(
             zip(found.distance.tolist(), found.to_limit.tolist(), factors.tolist(), strict=True), 2
         ):
             run.record(layer, distance=distance, to_limit=to_limit, factor=factor, **solved, **size)
-
-
-def share(rfm: LinearDeepRFM) -> float:
-    """λ_k over the theorem's bound with C = 1 and ε = 0: the theorem's 1 - ε, where that is at most 1."""
-    ridge = rfm.feature_ridge
-    return rfm.kernel_ridge * 2 * (1 + 1 / ridge) * rfm.samples / ridge
 
 
 EXPERIMENT = Experiment(EXPERIMENTS["linear-rfm"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims)

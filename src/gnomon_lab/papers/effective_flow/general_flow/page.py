@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from gnomon_lab.figures import Curves, Figure, Line, Panel, Points, RegionFrame, RegionMap
-from gnomon_lab.papers.effective_flow.truncation.film import SECTORS, regions
+from gnomon_lab.papers.effective_flow._film import SECTORS, regions
 from gnomon_lab.runs import Arm, Cells, Claim, Record, Seeds, at_most, by_arm
 
 PLANE, SPACE, DIGITS, APART = "plane", "space", "digits", "separated"

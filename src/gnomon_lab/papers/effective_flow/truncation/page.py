@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from gnomon_lab.figures import Curves, Figure, Line, Mark, Panel
 from gnomon_lab.papers._shared import arms_of
-from gnomon_lab.papers.effective_flow.truncation.film import film
+from gnomon_lab.papers.effective_flow._film import film
 from gnomon_lab.papers.effective_flow.truncation.measures import (
     balance,
     clearance,

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from gnomon.data import Samples, digits, standardise, xor_clusters
 from gnomon.models import mlp
+from gnomon_lab.papers.own._networks import Transformer, started
 from gnomon_lab.papers.own._samples import UNSEEN, Splits, images, parities, rows, side_by_side, sums
 from gnomon_lab.papers.own.corpus.drawn import Drawn, Spans
-from gnomon_lab.papers.own.corpus.transformer import Transformer
 from gnomon_lab.runs import Run
 
 PRIMES = (23, 29, 31, 37)
@@ -124,17 +124,6 @@ def attentive(drawn: Drawn, inputs: tuple[int, ...], classes: int, generator: to
     model = Transformer(inputs[0], inputs[1], classes, 4 * drawn.width)
     nn.init.normal_(model.positions, std=drawn.scale / math.sqrt(inputs[1]), generator=generator)
     return started(model, drawn.scale, generator)
-
-
-def started(model: nn.Module, scale: float, generator: torch.Generator) -> nn.Module:
-    """With PyTorch's initialisation of linear layers and convolutions, from our own generator, times `scale`."""
-    with torch.no_grad():
-        for layer in model.modules():
-            if isinstance(layer, nn.Linear | nn.Conv2d):
-                bound = scale / math.sqrt(layer.weight[0].numel())
-                for parameter in layer.parameters(recurse=False):
-                    parameter.uniform_(-bound, bound, generator=generator)
-    return model
 
 
 FAMILIES = {

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from gnomon_lab.figures import Figure
 from gnomon_lab.papers._shared import accuracy_curves
-from gnomon_lab.papers.own.corpus.outcome import Outcome, outcome
+from gnomon_lab.papers.own._outcome import Outcome, outcome
 from gnomon_lab.papers.own.corpus.spread import decides, late
 from gnomon_lab.runs import Cells, Claim, Record, Seeds, by_arm
 

@@ -5,25 +5,21 @@ from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 import gnomon
-from gnomon import Probe, Reading
+from gnomon import Probe
 from gnomon.data import Samples
 from gnomon.linalg import cosine
 from gnomon_lab.papers._shared import Loss
+from gnomon_lab.papers.own._reading import JACOBIANS
 
-FIRST = 8
-"""The first step that is read, apart from step 0."""
-JACOBIANS, KERNEL = 256, 64
-"""Training samples, at most, at which Jacobians are computed, and in the neural tangent kernel."""
+KERNEL = 64
+"""Training samples, at most, in the neural tangent kernel."""
 Named = Literal["cross_entropy", "mse"]
 LOSS: dict[str, Named] = {"cross-entropy": "cross_entropy", "mse": "mse"}
 """The names of the losses in gnomon's quantities."""
-LEFT_OUT = (".min", ".max", ".error", ".passes")
-"""Endings of the names of those numbers, apart from means, that are not recorded."""
 OF_CURVATURE = (
     gnomon.hessian_eigenvalues,
     gnomon.hessian_trace,
@@ -68,11 +64,6 @@ OF_JACOBIANS = (
     gnomon.effective_rank,
     gnomon.nfa_table,
 )
-
-
-def read_at(step: int) -> bool:
-    """Twice in each doubling of the steps, from the first on, and before training."""
-    return step == 0 or step in {round(FIRST * 2 ** (half / 2)) for half in range(2 * step.bit_length())}
 
 
 def everything(
@@ -129,12 +120,3 @@ def before(quantity: Callable[[nn.Module, Tensor], Tensor], model: nn.Module, x:
 def kernel_cosine(start: Tensor) -> Callable[[nn.Module, Tensor], Tensor]:
     """The quantity that says how far the neural tangent kernel has turned from its initial value: their cosine."""
     return lambda model, x: cosine(gnomon.ntk(model, x).flatten(), start.flatten())
-
-
-def numbers(reading: Reading) -> dict[str, float | None]:
-    """The mean of each quantity, to seven digits; None where it has no finite value."""
-    return {
-        name: float(np.float32(value)) if abs(value) < np.finfo(np.float32).max else None
-        for name, value in reading.scalars().items()
-        if not name.endswith(LEFT_OUT) and "/batch_gradients" not in name
-    }

@@ -1,6 +1,5 @@
 """corpus: one network of each family per seed, trained and read; other seeds add to it."""
 
-import math
 import warnings
 from dataclasses import dataclass, fields
 from typing import Annotated
@@ -14,10 +13,12 @@ from gnomon.errors import ConvergenceError
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import LOSSES
+from gnomon_lab.papers.own._reading import numbers, read_at
+from gnomon_lab.papers.own._samples import split
 from gnomon_lab.papers.own.corpus.drawn import Drawn, draw
 from gnomon_lab.papers.own.corpus.families import FAMILIES
 from gnomon_lab.papers.own.corpus.page import claims, figures, summary, table
-from gnomon_lab.papers.own.corpus.quantities import everything, numbers, read_at
+from gnomon_lab.papers.own.corpus.quantities import everything
 from gnomon_lab.runs import Run, last
 from gnomon_lab.settings import Settings, among, between
 from gnomon_lab.training import fit
@@ -83,15 +84,6 @@ def shuffled(samples: Samples, share: float, generator: torch.Generator) -> Samp
     labels = samples.labels.clone()
     labels[chosen] = labels[chosen[torch.randperm(len(chosen), generator=generator)]]
     return Samples(samples.x, labels)
-
-
-def split(samples: Samples) -> tuple[Samples, Samples]:
-    """The training samples, and a validation split of a tenth as many."""
-    held_out = math.ceil(len(samples.x) / 11)
-    return (
-        Samples(samples.x[:-held_out], samples.labels[:-held_out]),
-        Samples(samples.x[-held_out:], samples.labels[-held_out:]),
-    )
 
 
 def optimizer_of(drawn: Drawn, model: nn.Module) -> torch.optim.Optimizer:

@@ -5,7 +5,7 @@ from typing import Any
 
 from sklearn.metrics import roc_auc_score
 
-from gnomon_lab.papers.own.corpus.outcome import outcome
+from gnomon_lab.papers.own._outcome import outcome
 from gnomon_lab.runs import Seeds
 
 

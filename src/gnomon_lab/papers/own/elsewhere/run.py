@@ -12,8 +12,8 @@ from gnomon.data import Samples
 from gnomon.history import corpus
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers.own.corpus.quantities import JACOBIANS, numbers, read_at
-from gnomon_lab.papers.own.corpus.run import split
+from gnomon_lab.papers.own._reading import JACOBIANS, numbers, read_at
+from gnomon_lab.papers.own._samples import split
 from gnomon_lab.papers.own.elsewhere.page import claims, figures, summary, table
 from gnomon_lab.papers.own.elsewhere.tasks import TASKS, Task
 from gnomon_lab.runs import Run

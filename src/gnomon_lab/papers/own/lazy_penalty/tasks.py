@@ -9,7 +9,7 @@ from torch import nn
 from gnomon.data import Samples, digits
 from gnomon.models import mlp
 from gnomon_lab.papers._shared import Loss, Precision, mnist_network, mnist_splits
-from gnomon_lab.papers.own.grok_digits import scaled
+from gnomon_lab.papers.own._samples import scaled
 from gnomon_lab.runs import Run
 
 

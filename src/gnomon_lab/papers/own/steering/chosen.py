@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from gnomon_lab.papers.own._methods import REFINED
 from gnomon_lab.runs import Record, Seeds
 
 BASELINE, UNTUNED, NO_DECAY = "weight decay", "weight decay, untuned", "no weight decay"
-REFINED = "weight decay, refined"
 ALONE, ON_TOP = "alone", "on top"
 REFERENCE = f"{REFINED}, {ON_TOP}"
 """What all are compared with: weight decay, tuned with as many settings as a method on top of it."""

@@ -7,17 +7,18 @@ from typing import Annotated
 
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.papers import EXPERIMENTS
+from gnomon_lab.papers.own._methods import METHODS, REFINED, Method, Training
+from gnomon_lab.papers.own._trial import trial
+from gnomon_lab.papers.own._trial_tasks import TASKS
 from gnomon_lab.papers.own.steering.chosen import (
     ALONE,
     BASELINE,
     NO_DECAY,
     ON_TOP,
-    REFINED,
     UNTUNED,
     best_place,
     worth_trying,
 )
-from gnomon_lab.papers.own.steering.methods import METHODS, Method, Training
 from gnomon_lab.papers.own.steering.page import (
     claims,
     figures,
@@ -26,8 +27,6 @@ from gnomon_lab.papers.own.steering.page import (
     table,
     table_over_seeds,
 )
-from gnomon_lab.papers.own.steering.tasks import TASKS
-from gnomon_lab.papers.own.steering.trial import trial
 from gnomon_lab.runs import Record, Run
 from gnomon_lab.settings import Count, Settings, among, at_least
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from gnomon.history import CLOSED, RISE, ROUNDING, traits
 from gnomon_lab.papers._shared import SEEN
-from gnomon_lab.papers.own.who_knows_first.judged import AHEAD
-from gnomon_lab.papers.own.who_knows_first.watched import Watched
+from gnomon_lab.papers.own._judged import AHEAD
+from gnomon_lab.papers.own._watched import Watched
 
 CHEAP = {
     "accuracy": "train/accuracy",

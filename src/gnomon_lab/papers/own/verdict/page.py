@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import t
 
 from gnomon_lab.figures import Figure, Scatter, ScatterPanel
-from gnomon_lab.papers.own.who_knows_first.page import dots, interval
+from gnomon_lab.papers.own._board import dots, interval
 from gnomon_lab.runs import Cells, Claim, Record, Seeds, by_arm
 
 SOURCE = "docs/experiments/verdict.md"

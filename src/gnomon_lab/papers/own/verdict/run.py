@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from gnomon.errors import DataError
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.papers import EXPERIMENTS
+from gnomon_lab.papers.own._board import resamples, spread
+from gnomon_lab.papers.own._judged import AHEAD
+from gnomon_lab.papers.own._watched import Watched, corpus_at, families, read_corpus
 from gnomon_lab.papers.own.verdict.models import BOOSTED, SIMPLE, Fit
 from gnomon_lab.papers.own.verdict.moments import CHEAP, CORE, KINDS, VALIDATION, Moments, moments
 from gnomon_lab.papers.own.verdict.nested import HeldOutPredictions, nested
@@ -29,10 +32,6 @@ from gnomon_lab.papers.own.verdict.stopping import (
     rested,
     threshold,
 )
-from gnomon_lab.papers.own.who_knows_first.board import resamples, spread
-from gnomon_lab.papers.own.who_knows_first.judged import AHEAD
-from gnomon_lab.papers.own.who_knows_first.run import corpus_at
-from gnomon_lab.papers.own.who_knows_first.watched import Watched, families, read_corpus
 from gnomon_lab.runs import Run
 from gnomon_lab.runs.files import replace_text
 from gnomon_lab.settings import Count, Settings

@@ -7,11 +7,11 @@ import numpy as np
 from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 
+from gnomon_lab.papers.own._board import Draws, Numbers, mean, spread
+from gnomon_lab.papers.own._judged import Predictions, auroc, resampled_auroc
 from gnomon_lab.papers.own.verdict.models import Probabilities
 from gnomon_lab.papers.own.verdict.moments import Moments
 from gnomon_lab.papers.own.verdict.nested import HeldOutPredictions
-from gnomon_lab.papers.own.who_knows_first.board import Draws, Numbers, mean, spread
-from gnomon_lab.papers.own.who_knows_first.judged import Predictions, auroc, resampled_auroc
 
 PARTS = 10
 """Parts of equally many moments, in which the calibration error compares predictions with outcomes."""

@@ -7,11 +7,11 @@ import numpy as np
 from jaxtyping import Int
 from numpy.typing import NDArray
 
+from gnomon_lab.papers.own._watched import Watched
 from gnomon_lab.papers.own.verdict.models import BOOSTED, Predict, Traits, booster
 from gnomon_lab.papers.own.verdict.moments import Moments
 from gnomon_lab.papers.own.verdict.nested import Ranges, chosen, limit, odds, standard
 from gnomon_lab.papers.own.verdict.stopping import threshold
-from gnomon_lab.papers.own.who_knows_first.watched import Watched
 
 DIGITS = 4
 """Decimal places that are kept."""

@@ -10,9 +10,9 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from gnomon.history import RISE, ROUNDING, feature_learning_interval, plateau
+from gnomon_lab.papers.own._watched import DOUBLING, Watched
 from gnomon_lab.papers.own.verdict.models import Probabilities
 from gnomon_lab.papers.own.verdict.moments import Moments
-from gnomon_lab.papers.own.who_knows_first.watched import DOUBLING, Watched
 
 THRESHOLDS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3)
 """Probabilities below which a training run might be ended."""

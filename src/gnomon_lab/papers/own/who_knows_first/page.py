@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
-from gnomon_lab.figures import Curves, Figure, Line, Panel, Points, Scatter, ScatterPanel
+from gnomon_lab.figures import Curves, Figure, Line, Panel, Scatter, ScatterPanel
+from gnomon_lab.papers.own._board import dots, interval
 from gnomon_lab.runs import Cells, Claim, Record, Seeds
 
 SHOWN = 24
@@ -35,14 +35,6 @@ def chosen(records: Sequence[Record]) -> list[Record]:
 def title(record: Record) -> str:
     """A predictor's name and form."""
     return f"{record['predictor']}, {record['form']}"
-
-
-def interval(found: dict[str, Any], digits: int = 2) -> str:
-    """A value and its interval."""
-    if found["value"] is None:
-        return "none"
-    value, low, high = (f"{found[name]:.{digits}f}" for name in ("value", "low", "high"))
-    return f"{value} ({low} to {high})"
 
 
 def table(records: Sequence[Record]) -> Cells:
@@ -122,13 +114,6 @@ def after(records: Sequence[Record], *, dashed: bool) -> tuple[Line, ...]:
             x, y = zip(*there, strict=True)
             lines.append(Line(title(record), x, y, dashed, colour=len(lines)))
     return tuple(lines)
-
-
-def dots(name: str, values: Sequence[float | None], colour: int) -> Points | None:
-    """The AUROCs of a kind, a family for instance, by row; None if it has none."""
-    there = [(value, float(row)) for row, value in enumerate(values) if value is not None]
-    across, down = tuple(value for value, _ in there), tuple(row for _, row in there)
-    return Points(name, across, down, colour=colour) if there else None
 
 
 def claims(seeds: Seeds) -> list[Claim]:

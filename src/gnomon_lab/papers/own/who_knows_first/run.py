@@ -2,21 +2,18 @@
 
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 
 from gnomon.errors import DataError
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.papers import EXPERIMENTS
-from gnomon_lab.papers.own.who_knows_first.board import Networks, Scored, beyond, counts, judged, resamples
+from gnomon_lab.papers.own._board import Networks, Scored, beyond, counts, judged, resamples
+from gnomon_lab.papers.own._watched import CORPUS, corpus_at, families, read_corpus
 from gnomon_lab.papers.own.who_knows_first.page import claims, figures, summary, table
-from gnomon_lab.papers.own.who_knows_first.watched import families, read_corpus
 from gnomon_lab.runs import Run
 from gnomon_lab.settings import Count, Settings
 
-CORPUS = Path(__file__).parents[1] / "corpus" / "corpus.parquet"
-"""The readings of the networks of the corpus, as they are shipped."""
 FORMS = ("level", "change")
 """How a quantity is used: its value, and its change over the last doubling of the steps."""
 VALIDATION = "validation/accuracy"
@@ -53,11 +50,6 @@ def run(config: Config, run: Run) -> None:
         scored = scores(by_family, form, place)
         more = {rival: beyond(by_family, scored, theirs, draws) for rival, theirs in rivals.items()}
         run.record(step, predictor=name, form=form, beyond_validation=more, **judged(by_family, scored, draws))
-
-
-def corpus_at(path: str) -> Path:
-    """The table at this path; without one, that which comes with gnomon."""
-    return Path(path) if path else CORPUS
 
 
 def require_outcomes(networks: Networks, path: str) -> None:

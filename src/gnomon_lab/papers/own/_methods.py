@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import gnomon
-from gnomon_lab.papers.own.steering.chosen import REFINED
+
+REFINED = "weight decay, refined"
 
 
 class Training:

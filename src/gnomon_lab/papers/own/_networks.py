@@ -1,4 +1,4 @@
-"""The transformer of one layer that the corpus trains: like Nanda's, but with layers that have names and biases."""
+"""Networks that several experiments of this wing train: a transformer of one layer, and how they are initialised."""
 
 import math
 
@@ -30,3 +30,14 @@ class Transformer(nn.Module):
         mixed = (scores.softmax(1).unsqueeze(3) * self.value(x).reshape(heads)).sum(1).flatten(1)
         last = x[:, -1] + self.attended(mixed)
         return self.head(last + self.out(self.neurons(last).relu()))
+
+
+def started(model: nn.Module, scale: float, generator: torch.Generator) -> nn.Module:
+    """With PyTorch's initialisation of linear layers and convolutions, from our own generator, times `scale`."""
+    with torch.no_grad():
+        for layer in model.modules():
+            if isinstance(layer, nn.Linear | nn.Conv2d):
+                bound = scale / math.sqrt(layer.weight[0].numel())
+                for parameter in layer.parameters(recurse=False):
+                    parameter.uniform_(-bound, bound, generator=generator)
+    return model

@@ -10,10 +10,10 @@ from torch import Tensor
 from gnomon import log_spaced
 from gnomon.data import Samples
 from gnomon.errors import RangeError
+from gnomon_lab.papers.own._methods import Training
+from gnomon_lab.papers.own._outcome import FITS
 from gnomon_lab.papers.own._race import Race
-from gnomon_lab.papers.own.corpus.outcome import FITS
-from gnomon_lab.papers.own.steering.methods import Training
-from gnomon_lab.papers.own.steering.tasks import Task
+from gnomon_lab.papers.own._trial_tasks import Task
 
 LOOKS = 100
 """How often in each factor of ten of the steps the unseen accuracy is read: arrival is known to 2.3 %."""

@@ -9,8 +9,8 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from gnomon_lab.papers.own.corpus.outcome import rises
-from gnomon_lab.papers.own.who_knows_first.watched import DOUBLING, HORIZON, Watched
+from gnomon_lab.papers.own._outcome import rises
+from gnomon_lab.papers.own._watched import DOUBLING, HORIZON, Watched
 
 FALSE_ALARMS = 0.1
 """The largest share of the networks that do not generalise that may nevertheless set off an alarm."""

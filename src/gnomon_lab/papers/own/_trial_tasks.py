@@ -10,9 +10,8 @@ import torch
 from torch import nn
 
 from gnomon.models import mlp
+from gnomon_lab.papers.own._networks import Transformer, started
 from gnomon_lab.papers.own._samples import Splits, images, parities, rows, side_by_side, sums
-from gnomon_lab.papers.own.corpus.families import started
-from gnomon_lab.papers.own.corpus.transformer import Transformer
 
 
 @dataclass(frozen=True)

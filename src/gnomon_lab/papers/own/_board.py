@@ -9,7 +9,8 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from gnomon_lab.papers.own.who_knows_first.judged import (
+from gnomon_lab.figures import Points
+from gnomon_lab.papers.own._judged import (
     Scores,
     alarm,
     auroc,
@@ -17,7 +18,7 @@ from gnomon_lab.papers.own.who_knows_first.judged import (
     rank_correlation,
     resampled_auroc,
 )
-from gnomon_lab.papers.own.who_knows_first.watched import DOUBLING, Watched
+from gnomon_lab.papers.own._watched import DOUBLING, Watched
 
 LATER = 4
 """Doublings of the steps after the training data are fitted, up to which it is asked again."""
@@ -183,3 +184,18 @@ def spread(value: float | NDArray[Any], drawn: NDArray[Any]) -> Numbers:
 def number(value: float | NDArray[Any] | np.floating[Any]) -> float | None:
     """The number; None where there is none."""
     return float(value) if math.isfinite(value) else None
+
+
+def interval(found: dict[str, Any], digits: int = 2) -> str:
+    """A value and its interval."""
+    if found["value"] is None:
+        return "none"
+    value, low, high = (f"{found[name]:.{digits}f}" for name in ("value", "low", "high"))
+    return f"{value} ({low} to {high})"
+
+
+def dots(name: str, values: Sequence[float | None], colour: int) -> Points | None:
+    """The AUROCs of a kind, a family for instance, by row; None if it has none."""
+    there = [(value, float(row)) for row, value in enumerate(values) if value is not None]
+    across, down = tuple(value for value, _ in there), tuple(row for _, row in there)
+    return Points(name, across, down, colour=colour) if there else None

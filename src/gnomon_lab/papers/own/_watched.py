@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gnomon._extras import extra
 from gnomon.errors import DataError
 from gnomon_lab.papers._shared import SEEN, UNSEEN
-from gnomon_lab.papers.own.corpus.outcome import FITS
+from gnomon_lab.papers.own._outcome import FITS
 
 DOUBLING = 2
 """Readings in a doubling of the steps."""
@@ -22,6 +22,8 @@ LOOKED_AT = ("train/", "some/", "few/", "validation/")
 """Beginnings of the names of the numbers that a predictor may use."""
 NEEDED = {"step", "arm", "seed", SEEN, UNSEEN}
 """Columns without which a table is not one of the corpus."""
+CORPUS = Path(__file__).parent / "corpus" / "corpus.parquet"
+"""The readings of the networks of the corpus, as they are shipped."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +49,11 @@ class Watched:
     diverged: bool
     levels: Float[np.ndarray, "m q"]
     changes: Float[np.ndarray, "m q"]
+
+
+def corpus_at(path: str) -> Path:
+    """The table at this path; without one, that which comes with gnomon."""
+    return Path(path) if path else CORPUS
 
 
 def read_corpus(
