@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 run: .venv/run              ## train the first experiment and write its report
 	$(BIN)/gnomon run grok-digits
 
-exports: .venv/run          ## the tables of what is public, which follow from the files of gnomon.measure and from gnomon.steer
+exports: .venv/run          ## the tables of what is public, and of experiments, which follow from the sources
 	$(BIN)/python tools/exports.py
 
 # Three workers also on two cores: many tests wait for processes of their own.

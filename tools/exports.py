@@ -1,8 +1,8 @@
-"""Writes what follows from the files of `gnomon.measure`: its face, and its part of `gnomon`'s table of exports.
+"""Writes what follows from the sources: what `gnomon.measure` and `gnomon` export, and the page's table of experiments.
 
 A file `FAMILY/_NAME.py` gives its function NAME, and the classes that it defines, and `_moments.py` the class that many
-families look at. The table also gets what `gnomon.steer` imports. `make exports` runs this; `--check` only says whether
-that is due. A test asks it.
+families look at. The table also gets what `gnomon.steer` imports. The page has a row for each `Entry`. `make exports`
+runs this; `--check` only says whether that is due. A test asks it.
 """
 
 import ast
@@ -10,6 +10,8 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from gnomon_lab.papers import EXPERIMENTS
 
 ROOT = Path(__file__).parents[1]
 WIDTH = 120
@@ -54,7 +56,7 @@ def lines(names: Iterable[str], quote: str = "") -> str:
 
 
 def tables() -> Iterator[tuple[Path, str]]:
-    """The files that are made, each with what it has to hold."""
+    """The files that are made, in part or whole, each with what it has to hold."""
     package = ROOT / "src" / "gnomon"
     # Not the metrics: torchmetrics imports transformers where that is installed, which takes seconds.
     files = (path for path in package.glob("measure/[!_]*/_[!_]*.py") if path.parent.name != "metrics")
@@ -70,6 +72,13 @@ def tables() -> Iterator[tuple[Path, str]]:
         text = re.sub(rf"from \.{part} import \([^)]*\)", f"from .{part} import (\n{lines(ordered(names))})", text)
     every = imports_of(text)
     yield stub, re.sub(r"__all__ = \[[^]]*\]", f"__all__ = [\n{lines(ordered(every), chr(34))}]", text)
+
+    page = ROOT / "docs" / "experiments.md"
+    rows = "".join(
+        f"| [{name}](experiments/{name}.md) | {entry.shows} | {entry.source} |\n" for name, entry in EXPERIMENTS.items()
+    )
+    text = page.read_text(encoding="utf-8")
+    yield page, re.sub(r"(?<=^\| --- \| --- \| --- \|\n)(\|.*\n)+", lambda _: rows, text, count=1, flags=re.MULTILINE)
 
 
 def main(arguments: list[str]) -> int:
