@@ -215,7 +215,7 @@ def _require_apart(network: Network, x: Float[Tensor, "1 *d"], outputs: Float[Te
     try:
         # Once ahead of the other and once behind it, since a sum over those so far does not change the first.
         ahead, behind = (outputs_of(network.model(pair.clone()), pair) for pair in (both, both.flip(0)))
-        apart = _apart(torch.cat([ahead[:1], behind[1:]]), outputs)
+        apart = _apart(torch.cat([ahead[:1], behind[1:]]), outputs.expand(2, -1))
         mixed = apart > _tolerated(torch.cat([outputs, ahead]))
         mixed = mixed.any() and (mixed & (apart > network.moved_by_noise(x))).any()
         problem = "outputs that change with the samples beside" if mixed else ""
