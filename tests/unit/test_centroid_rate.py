@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from gnomon import centroid, centroid_inner_product
 from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
-from gnomon.measure import centroid_rate, ntk
+from gnomon.measure import centroid_influence, centroid_rate, ntk
 from gnomon.models import mlp
 from tests.drawn import normal
 from tests.zoo import BUILDERS, zoo
@@ -284,6 +284,35 @@ def test_of_what_torch_says_the_first_line_is_told():
     model, x = nn.Sequential(nn.Linear(6, 3), ByTwiceLayer(), nn.Linear(3, 3)).double(), zoo("mlp")[1]
     with pytest.raises(UnsupportedModuleError, match=r"second derivative, got no derivative of Twice\. Replace"):
         centroid_rate(model, x, x, torch.arange(5) % 3, squared_error)
+
+
+@pytest.mark.parametrize("measure", [centroid_rate, centroid_influence])
+def test_a_loss_by_its_name_is_the_mean_over_the_samples(measure):
+    model, x, labels, *_ = two_layers(3)
+    targets = functional.one_hot(labels, 3).double()
+
+    def squares(logits, labels):
+        return functional.mse_loss(logits, targets)
+
+    expected = measure(model, x[:4], x, labels, functional.cross_entropy)
+    torch.testing.assert_close(measure(model, x[:4], x, labels, "cross_entropy"), expected)
+    for given in (labels, targets):
+        torch.testing.assert_close(measure(model, x[:4], x, given, "mse"), measure(model, x[:4], x, labels, squares))
+    with torch.no_grad():
+        torch.testing.assert_close(measure(model, x[:4], x, labels, "cross_entropy"), expected.detach())
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("measure", [centroid_rate, centroid_influence])
+def test_labels_that_a_named_loss_cannot_take_and_names_of_none_are_named(measure):
+    model, x, labels, *_ = two_layers(3)
+    where = measure.__name__
+    with pytest.raises(RangeError, match=rf"^{where}\(train_labels\): expected classes 0 to 2, got 1 to 3"):
+        measure(model, x, x, labels + 1, "cross_entropy")
+    with pytest.raises(ShapeError, match=rf"^{where}\(train_labels\): expected shape \(20, 3\) as the outputs have"):
+        measure(model, x, x, labels.double(), "mse")
+    with pytest.raises(RangeError, match=rf"^{where}\(loss\): expected 'cross_entropy', 'mse' or a function, got 'hin"):
+        measure(model, x, x, labels, "hinge")
 
 
 @pytest.mark.bad_input

@@ -10,7 +10,7 @@ from torch.nn import functional
 from gnomon import _checks
 from gnomon._precision import in_single
 from gnomon.autodiff import scale_of_sum
-from gnomon.errors import RangeError, ShapeError
+from gnomon.errors import GnomonError, RangeError, ShapeError
 from gnomon.linalg import cross_entropies
 
 Loss = Literal["cross_entropy", "mse"] | Callable[[Tensor, Tensor], Tensor]
@@ -45,6 +45,21 @@ def single_losses(loss: Loss, logits: Float[Tensor, "n c"], labels: Real[Tensor,
 def scaled_sum(loss: Loss, logits: Float[Tensor, "n c"], labels: Real[Tensor, "n *y"]) -> Float[Tensor, ""]:
     """Their sum over `scale_of_sum`, so that half precision holds its gradients."""
     return single_losses(loss, logits, labels).sum() / scale_of_sum(len(logits))
+
+
+def mean_loss(loss: Loss) -> Callable[[Tensor, Tensor], Tensor]:
+    """What training minimises, from all outputs and `train_labels` to a number; by name, the mean over the samples."""
+    if callable(loss):
+        return loss
+
+    def mean(logits: Tensor, train_labels: Tensor) -> Tensor:
+        try:
+            return single_losses(loss, logits, train_labels).mean()
+        except GnomonError as error:
+            error.argument = "train_labels" if error.argument == "labels" else error.argument
+            raise
+
+    return mean
 
 
 def formula_and_targets(

@@ -1,12 +1,11 @@
 """How much each training sample moves the inner product of a sample with its centroid."""
 
-from collections.abc import Callable
-
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from gnomon import _checks, autodiff
 from gnomon._precision import full_precision
+from gnomon.measure._losses import Loss, mean_loss
 
 
 @full_precision
@@ -15,7 +14,7 @@ def centroid_influence(
     x: Float[Tensor, "n *d"],
     train_x: Float[Tensor, "m *d"],
     train_labels: Shaped[Tensor, "m *y"],
-    loss: Callable[[Tensor, Tensor], Tensor],
+    loss: Loss,
     *,
     memory: int | None = None,
 ) -> Float[Tensor, "n m"]:
@@ -69,4 +68,4 @@ def centroid_influence(
     _checks.samples(1, x=x)
     _checks.samples(1, train_x=train_x, train_labels=train_labels)
     _checks.finite(x=x, train_x=train_x)
-    return autodiff.centroid_influence(model, x, train_x, train_labels, loss, memory=memory)
+    return autodiff.centroid_influence(model, x, train_x, train_labels, mean_loss(loss), memory=memory)

@@ -1,13 +1,12 @@
 """How fast training moves the inner product of a sample with its centroid."""
 
-from collections.abc import Callable
-
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from gnomon import _checks
 from gnomon._precision import full_precision, outside_inference
 from gnomon.autodiff import centroid_velocity
+from gnomon.measure._losses import Loss, mean_loss
 
 
 @full_precision
@@ -16,7 +15,7 @@ def centroid_rate(
     x: Float[Tensor, "n *d"],
     train_x: Float[Tensor, "m *d"],
     train_labels: Shaped[Tensor, "m *y"],
-    loss: Callable[[Tensor, Tensor], Tensor],
+    loss: Loss,
     *,
     memory: int | None = None,
 ) -> Float[Tensor, "n"]:
@@ -47,9 +46,9 @@ def centroid_rate(
         x: the samples whose inner products move.
         train_x: all samples that the network is trained on.
         train_labels: what the loss takes in addition to the outputs.
-        loss: from outputs (m c) and `train_labels` to a number, the mean over the samples in the papers: the very
-            function used in training, such as `torch.nn.functional.cross_entropy`. `mse_loss` also averages over the
-            outputs, which makes the rate c times smaller than the papers'.
+        loss: "cross_entropy" or "mse", as for `training_loss`, of which it is the mean over the samples; or a function
+            from outputs (m c) and `train_labels` to a number: the very function used in training. "mse" also averages
+            over the outputs, as torch's `mse_loss` does, which makes the rate c times smaller than the papers'.
         memory: bytes to use beyond the result; default: 512 MiB. This limit holds inside `torch.no_grad()`.
     Returns:
         Unit: outputs per step and per unit of learning rate. Linear in the loss; 0 where the gradient of the loss
@@ -75,5 +74,5 @@ def centroid_rate(
     _checks.samples(1, x=x)
     _checks.samples(1, train_x=train_x, train_labels=train_labels)
     _checks.finite(x=x, train_x=train_x)
-    velocity = centroid_velocity(model, x, train_x, train_labels, loss, memory=memory)
+    velocity = centroid_velocity(model, x, train_x, train_labels, mean_loss(loss), memory=memory)
     return (velocity * outside_inference(x)).reshape(len(x), -1).sum(1)
