@@ -121,7 +121,7 @@ def sharpness_aware(training: Training, rho: float) -> None:
 def spectral_norms(training: Training, coefficient: float) -> None:
     """Each matrix's largest singular value, squared."""
     penalty = gnomon.SpectralNormPenalty(training.parameters, coefficient, generator=training.generator)
-    training.run = lambda model, x: (model(x), penalty())
+    training.run = penalty.logits_and_penalty
 
 
 def label_smoothing(training: Training, share: float) -> None:
