@@ -113,6 +113,16 @@ def test_a_direction_with_little_data_takes_no_digits_from_the_weight():
     torch.testing.assert_close(flow.weight(TIMES[:1])[0], weight, rtol=0, atol=0)
 
 
+def test_a_direction_with_little_data_takes_no_digits_from_the_loss():
+    """Computed at the limit, 1e12 away, the least loss shifted all others: by 4e-6 at time 0."""
+    left, turn = torch.linalg.qr(normal(8, 3, seed=3))[0], torch.linalg.qr(normal(3, 3, seed=4))[0]
+    points = left @ torch.diag(torch.tensor([1.0, 0.5, 1e-12]).double()) @ turn.T
+    targets, weight = normal(8, 2, seed=5), normal(2, 3, seed=6)
+    flow = ClusteredFlow(points, targets, weight)
+    losses = torch.stack([standard_loss(points, targets, at) for at in flow.weight(TIMES)])
+    torch.testing.assert_close(flow.loss(TIMES), losses, rtol=1e-13, atol=0)
+
+
 def test_it_is_the_flow_of_a_network_in_which_nothing_is_truncated():
     """Equations 9.1 to 9.7: of the product of all weights, which is what the loss (9.3) depends on, and alone."""
     points, targets, _ = problem(q=2, c=2)

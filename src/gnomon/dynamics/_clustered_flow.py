@@ -84,7 +84,7 @@ class ClusteredFlow:
         points, targets, weight = points.to(dtype), targets.to(dtype), weight.to(dtype)
         left, values, right = torch.linalg.svd(points, full_matrices=False)
         has_data = values > math.sqrt(points.numel()) * torch.finfo(values.dtype).eps * values[0]
-        values, self.directions = values[has_data], right[has_data].mT
+        left, values, self.directions = left[:, has_data], values[has_data], right[has_data].mT
         self.rates: Float[Tensor, "k"] = values**2 / len(points)
         if not ((self.rates >= torch.finfo(dtype).tiny) & self.rates.isfinite()).all():
             raise RangeError(
@@ -95,9 +95,11 @@ class ClusteredFlow:
             )
         self._start = weight
         # In the eigenbasis, how far W is from its limit at time 0.
-        self.missing = weight @ self.directions - targets.mT @ (left[:, has_data] / values)
+        self.missing = weight @ self.directions - targets.mT @ (left / values)
         self.limit: Float[Tensor, "c q"] = weight - self.missing @ self.directions.mT
-        self.least_loss: Float[Tensor, ""] = (points @ self.limit.mT - targets).square().sum() / (2 * len(points))
+        # Not at the limit, which may be far away: what no weight fits.
+        unfitted = targets - left @ (left.mT @ targets)
+        self.least_loss: Float[Tensor, ""] = unfitted.square().sum() / (2 * len(points))
         _checks.held("points, targets, weight", "a loss", self.least_loss + self._excess(self.missing))
 
     @full_precision
