@@ -381,6 +381,12 @@ def test_feature_maps_keep_the_dtype_and_repeat(features):
     assert features.apply(torch.ones(2, 3), drawn).shape == (2, 5)
 
 
+def test_the_laplace_slope_between_far_points_is_0_where_bandwidth_times_distance_is_held_as_0():
+    """It was 0 / 0."""
+    squares = torch.tensor([0.0, 1e-36, 1.0])
+    torch.testing.assert_close(LaplaceKernel(1e-30).slope(squares), torch.zeros(3), rtol=0, atol=0)
+
+
 @pytest.mark.bad_input
 def test_bad_input_is_named():
     kernel, x, coefficients = LaplaceKernel(1.0), normal(4, 3), normal(4, 2)

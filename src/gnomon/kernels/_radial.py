@@ -69,7 +69,8 @@ class LaplaceKernel:
         require_held(self, squares)
         distance = root(squares)
         apart = distance != 0
-        slopes = (distance / -self.bandwidth).exp() / (self.bandwidth * torch.where(apart, distance, 1))
+        # One after the other: their product may round to 0 where the exponential does.
+        slopes = (distance / -self.bandwidth).exp() / self.bandwidth / torch.where(apart, distance, 1)
         return torch.where(apart, slopes, 0)
 
 
