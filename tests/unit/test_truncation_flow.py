@@ -489,6 +489,33 @@ def test_far_from_the_origin_it_is_the_same_flow(far):
     torch.testing.assert_close((of_beta, of_rotation), near)
 
 
+@pytest.mark.parametrize("far", [1e4, 1e8])
+def test_far_from_the_origin_several_layers_and_clusters_flow_the_same(far):
+    shift = far * torch.tensor([1.0, -2.0]).double()
+    points, labels, targets = clusters(2, 0)
+    beta, rotation = start(2, 2, 0)
+    points, targets, beta = points + shift, targets + shift, beta - shift  # rounded here, not there and back
+    orbit = gnomon.GeneralFlow(points - shift, labels, targets - shift).flow(beta + shift, rotation, TIMES[:3])
+    other = gnomon.GeneralFlow(points, labels, targets).flow(beta, rotation, TIMES[:3])
+    torch.testing.assert_close(other.loss, orbit.loss)
+    torch.testing.assert_close(other.rotation, orbit.rotation)
+    torch.testing.assert_close(other.truncated, orbit.truncated)
+    torch.testing.assert_close(other.beta + shift, orbit.beta, rtol=0, atol=1e-15 * far)
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_single_place_and_a_target_close_to_it_keep_their_digits(number):
+    """Points that coincide have no spread to round their origin to: whole numbers left heights of 1e-10 few digits."""
+    unit = 2.0**-33
+    points, rotation = torch.tensor([[0.4, 0.3]]).double().expand(number, 2), orthogonal(2, seed=0)
+    target, beta = unit * normal(2, seed=1).round(decimals=1), unit * torch.tensor([1.0, 0.5]).double()
+    target, beta = target + points[0], beta - points[0]  # rounded here, not there and back
+    orbit = gnomon.TruncationFlow(0 * points, target - points[0]).flow(beta + points[0], rotation, TIMES)
+    other = gnomon.TruncationFlow(points, target).flow(beta, rotation, TIMES)
+    torch.testing.assert_close(other.loss, orbit.loss, rtol=1e-12, atol=0)
+    torch.testing.assert_close(other.beta + points[0], orbit.beta, rtol=0, atol=1e-16)
+
+
 def test_proposition_4_1_untruncated_rests_and_truncated_keeps_its_rotation():
     points, target, eye = torch.tensor([[1.0, 2.0], [2.0, 1.0]]).double(), torch.ones(2).double(), torch.eye(2).double()
     flow = gnomon.TruncationFlow(points, target)

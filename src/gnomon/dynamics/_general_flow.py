@@ -164,12 +164,13 @@ class GeneralFlow:
     def _centre(self) -> None:
         """Shifts the data, and later each β, to where heights keep their digits: equations hold for x + β and β + ỹ.
 
-        By multiples of a power of two at least as large as the spread, so that what lies on a surface stays there.
+        By multiples of a power of two at least as large as the spread, so that what lies on a surface stays there;
+        where there is no spread, by the place of the points.
         """
         mean = self.points.mean(0)
         spread = (self.points - mean).abs().max()
-        unit = torch.where(spread > 0, torch.exp2(spread.log2().ceil()), 1)
-        self._origin = (mean / unit).round() * unit
+        unit = torch.exp2(spread.log2().ceil())
+        self._origin = torch.where(spread > 0, (mean / unit).round() * unit, self.points[0])
         self._clusters = Clusters.of(self.points - self._origin, self.labels, self.targets - self._origin)
 
     def _flow(
