@@ -127,7 +127,10 @@ class GeneralFlow:
         return self._velocity_at(beta, rotation)
 
     def velocity(self, coefficients: Coefficients) -> Callable[[State], State]:
-        """The right-hand side for these coefficients, which are the diagonals of the matrices H."""
+        """The right-hand side for these coefficients, which are the diagonals of the matrices H.
+
+        For the integrator, as are `heights` and `places`: the β of its states are those of the shifted data.
+        """
         if len(coefficients) == 1:
             return self._clusters.velocity(coefficients[0])
 
