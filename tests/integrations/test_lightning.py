@@ -389,7 +389,7 @@ def test_what_was_read_before_resuming_counts(tmp_path):
 
 @pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`, callbacks used to create:UserWarning")
 def test_a_rule_finds_its_history_among_other_callbacks(tmp_path):
-    """Those of the same quantities by their order; if there are more now, the last begin anew; if fewer, all."""
+    """Those of the same quantities by their order; if there are more now, the last start without one; if fewer, all."""
 
     def rules(*schedules):
         return [reads(schedule, third(at=99)) for schedule in schedules]
@@ -408,7 +408,7 @@ def test_a_rule_finds_its_history_among_other_callbacks(tmp_path):
     trainer.fit(Module(), loader(True), loader())
     new = reads(stop=stop_when(lambda steps: False))
     assert resumed(new, *rules(at(0, 4), at(1, 4)), other()) == [[4], [0, 4], [1, 4], [0, 1, 2, 3, 4]]
-    with pytest.warns(UserWarning, match=r"ProbeCallback: expected 3 histories of accuracy .*, got 2\. Rule 3 begins"):
+    with pytest.warns(UserWarning, match=r"ProbeCallback: expected 3 histories of accuracy .*, got 2\. Rule 3 starts"):
         assert resumed(*rules(at(0, 4), at(1, 4), at(4))) == [[0, 4], [1, 4], [4]]
     with pytest.warns(UserWarning, match=r"expected 1 histories of accuracy in the checkpoint, got 2\. Rule 1 begins"):
         assert resumed(*rules(at(1, 4))) == [[4]]

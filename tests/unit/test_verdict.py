@@ -178,7 +178,7 @@ def test_the_probability_is_from_a_validation_split_too_where_it_has_what_is_nee
     for kept in (slice(6), slice(-1), slice(-1, None)):
         seldom = np.full(len(STEPS), math.nan)
         seldom[kept] = -2.0
-        assert verdict(STEPS, **readings(), **beside | {"validation_log_probability": seldom}) == alone
+        assert verdict(STEPS, **readings(), **beside | {"validation_log_probability": seldom.tolist()}) == alone
     fewer = {name: values[::2] for name, values in beside.items()}
     assert verdict(STEPS, **readings(), **fewer, validation_steps=STEPS[::2]) == both
 
