@@ -413,7 +413,7 @@ def test_what_cannot_be_attached_is_named():
     model[4].requires_grad_(False)
     without = optimizer.state_dict()
     ema(model).attach(optimizer)
-    with pytest.raises(RangeError, match=r"GrokfastMA.attach\(optimizer\): .* without an attached method, .* Attach once"):
+    with pytest.raises(RangeError, match=r"MA.attach\(optimizer\): .* without an attached method, .* Attach once"):
         moving(model).attach(optimizer)
     with pytest.raises(
         CheckpointError, match=r"expected an optimizer's state with 'gnomon', got state, param_groups\."
