@@ -37,7 +37,7 @@ def floating(**tensors: object) -> None:
                 name,
                 "a floating-point tensor",
                 tensor.dtype,
-                "Convert it, or, for tokens, pass their embeddings.",
+                "Convert it, or, for tokens, pass their embeddings, as they are now if they are trained.",
             )
 
 

@@ -70,7 +70,8 @@ class Kind:
         if isinstance(value, Tensor) and self.dtypes is not None:
             _checks.dense(**{name: value})
             if self.dtypes and value.dtype not in self.dtypes:
-                others = "" if value.dtype == torch.bool else ", or, for tokens, pass their embeddings"
+                tokens = ", or, for tokens, pass their embeddings, as they are now if they are trained"
+                others = "" if value.dtype == torch.bool else tokens
                 raise RangeError(name, self.expected, value.dtype, f"Convert it{others}.")
         elif self.others is not None and not self._is_one(value):
             number = numbers.Real in self.others

@@ -410,7 +410,7 @@ def test_a_rule_finds_its_history_among_other_callbacks(tmp_path):
     assert resumed(new, *rules(at(0, 4), at(1, 4)), other()) == [[4], [0, 4], [1, 4], [0, 1, 2, 3, 4]]
     with pytest.warns(UserWarning, match=r"ProbeCallback: expected 3 histories of accuracy .*, got 2\. Rule 3 starts"):
         assert resumed(*rules(at(0, 4), at(1, 4), at(4))) == [[0, 4], [1, 4], [4]]
-    with pytest.warns(UserWarning, match=r"expected 1 histories of accuracy in the checkpoint, got 2\. Rule 1 begins"):
+    with pytest.warns(UserWarning, match=r"expected 1 histories of accuracy in the checkpoint, got 2\. Rule 1 starts"):
         assert resumed(*rules(at(1, 4))) == [[4]]
 
 

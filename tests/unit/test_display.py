@@ -166,6 +166,15 @@ def test_a_terminal_shows_a_line_a_quantity():
     assert str(compare(a=history(), b=history())).splitlines()[3].split()[:2] == ["train/nc1", "b"]
 
 
+def test_an_estimate_is_shown_with_its_error():
+    """A trace 37 % off was printed as if it were exact."""
+    read = Reading(0, {"trace": gnomon.Estimate(*map(torch.tensor, (14.8, 5.53, 40)))}, {})
+    assert str(read).splitlines()[2].split()[:4] == ["trace", "14.8", "±", "5.53"]
+    assert "14.8 ± 5.53" in read._repr_html_()
+    exact = Reading(0, {"trace": gnomon.Estimate(*map(torch.tensor, (14.8, 0.0, 40)))}, {})
+    assert "±" not in str(exact)
+
+
 @pytest.mark.parametrize("spoiled", [math.nan, math.inf])
 def test_a_quantity_that_became_nan_has_no_last_mean(spoiled):
     found = History()

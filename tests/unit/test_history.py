@@ -395,6 +395,10 @@ def test_what_is_no_history_is_said(tmp_path):
     for call, where in ((History, r"History"), (History.load, r"History\.load"), (History().save, r"History\.save")):
         with pytest.raises(TypeError, match=where + r"\(path\): expected a name or a path, got int\."):
             call(3)
+    for name, method in (("run.csv", "csv"), ("run.parquet", "parquet"), ("run.pkl", "pickle")):
+        with pytest.raises(DataError, match=rf"got .*{name}'\. Use to_pandas\(\), whose result has .* to_{method}\."):
+            filled().save(tmp_path / name)
+        assert not (tmp_path / name).exists()
     for path in ("", "."):
         with pytest.raises(DataError, match=r"History\.save\(path\): expected a file that can be written, got .*empty"):
             filled().save(path)

@@ -89,6 +89,10 @@ def test_what_is_no_loss_is_named():
     for outputs in (3, 1):
         with pytest.raises(ShapeError, match=rf"got shape \(4, {outputs}\)\. Take the mean over outputs: lambda "):
             gnomon.training_loss(logits[:, :outputs], torch.ones(4, outputs), loss=several)
+    with pytest.raises(
+        ShapeError, match=r"\(4, 4\)\. Outputs \(n, 1\) and targets \(n,\) broadcast: pass targets \(n, 1\)"
+    ):
+        gnomon.training_loss(logits[:, :1], torch.ones(4), loss=lambda outputs, targets: (outputs - targets) ** 2)
     with pytest.raises(RangeError, match=r"got 0.5 at index \(0,\). log_probability is that of .*pass minus the"):
         gnomon.verdict([1, 2], [1.0] * 2, [0.5] * 2, *[[1.0] * 2] * 2, *[[0.1] * 2] * 3)
     with pytest.raises(

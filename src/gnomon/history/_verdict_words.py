@@ -6,6 +6,7 @@ from gnomon.history._corpus import Corpus, SimilarRun
 from gnomon.history._model import Model, Row
 from gnomon.history._traits import Series
 
+UNFITTED = " How often that is right was measured once training data are fitted, not before."
 LIKELY = 0.5
 """The probability from which something is predicted to happen."""
 
@@ -19,7 +20,7 @@ def sentence(says: str, probability: float, low: float, high: float, expected: f
     return (
         f"{says[0].upper()}{says[1:]}: with four times the steps unseen accuracy rises by five points or more with a "
         f"probability of {probability:.0%} (nine of ten such runs change by {round(100 * low):+d} to "
-        f"{round(100 * high):+d} points).{by_then}"
+        f"{round(100 * high):+d} points).{by_then}{UNFITTED * (says == 'still fitting')}"
     )
 
 

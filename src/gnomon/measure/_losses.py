@@ -27,14 +27,19 @@ def sample_losses(loss: Loss, logits: Float[Tensor, "n c"], labels: Real[Tensor,
     losses: object = formula(logits, targets)
     if not isinstance(losses, Tensor) or losses.shape != logits.shape[:1]:
         got = f"shape {_checks.shape_of(losses)}" if isinstance(losses, Tensor) else type(losses).__name__
-        each = isinstance(losses, Tensor) and losses.ndim > 1 and losses.shape == logits.shape
-        advice = "Take the mean over outputs: lambda outputs, targets: loss(outputs, targets).mean(1)."
-        raise ShapeError(
-            "loss", "one value per sample", got, advice if each else 'Leave out the mean, as reduction="none" does.'
-        )
+        raise ShapeError("loss", "one value per sample", got, _advice(losses, logits, targets))
     if callable(loss):
         _checks.finite(loss=losses)
     return losses
+
+
+def _advice(losses: object, logits: Tensor, targets: Tensor) -> str:
+    """What helps where a loss did not give one value per sample."""
+    if isinstance(losses, Tensor) and losses.ndim > 1 and losses.shape == logits.shape:
+        return "Take the mean over outputs: lambda outputs, targets: loss(outputs, targets).mean(1)."
+    if isinstance(losses, Tensor) and losses.ndim == 2 == logits.ndim and targets.ndim == 1 == logits.shape[1]:
+        return 'Outputs (n, 1) and targets (n,) broadcast: pass targets (n, 1) or loss="mse", or use outputs[:, 0].'
+    return 'Leave out the mean, as reduction="none" does.'
 
 
 def single_losses(loss: Loss, logits: Float[Tensor, "n c"], labels: Real[Tensor, "n *y"]) -> Float[Tensor, "n"]:

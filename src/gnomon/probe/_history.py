@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+TABLES = {".csv": "csv", ".parquet": "parquet", ".pkl": "pickle", ".xlsx": "excel", ".feather": "feather"}
+"""Names of files in other formats, which their readers would not find in lines of JSON; and pandas' words for them."""
 OF_ROWS = frozenset({"_merged", "_names", "_appended", "_warned"})
 """The attributes of a history that follow from its rows."""
 
@@ -137,12 +139,15 @@ class History:
 
     @checked
     def save(self, path: str | PathLike[str]) -> None:
-        """Writes the history to a file, completely or not at all.
+        """Writes the history to a file of lines of JSON, as `History(path)` does, completely or not at all.
 
         Raises:
-            DataError: if it cannot be written.
+            DataError: if it cannot be written, or its name is that of a table in another format.
         """
         target = Path(path)
+        if target.suffix in TABLES:
+            advice = f"Use to_pandas(), whose result has such methods as to_{TABLES[target.suffix]}."
+            raise DataError("path", "a file for lines of JSON, such as run.jsonl", repr(str(path)), advice)
         try:
             part = target.with_name(f".{target.name}.part")
             try:

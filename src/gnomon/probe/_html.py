@@ -94,7 +94,7 @@ def about(row: Row, height: int) -> str:
 
 def cells(one: Course | None, row: Row, columns: Columns, more: str) -> str:
     """The last mean, the middle half and the course in one history; empty if it does not have the quantity."""
-    last = "" if one is None else number(one.last)
+    last = "" if one is None else one.in_words
     middle = "" if one is None or one.middle is None else " to ".join(map(number, one.middle))
     course = "" if one is None or not columns.course else line(one, row)
     return (

@@ -23,7 +23,7 @@ def chosen(names: Sequence[str], there: Sequence[str]) -> list[str]:
     """
     found: dict[str, None] = {}
     for name in names or there:
-        own = [name] if name in there else [other for other in there if means(name, other)]
+        own = [other for other in there if other == name or means(name, other)]
         if not own:
             raise RangeError("names", f"some of {', '.join(there) or 'none'}", repr(name), "Ask the probe for it.")
         found |= dict.fromkeys(own)

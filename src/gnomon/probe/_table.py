@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gnomon._words import number
 from gnomon.probe._about import About
 
 if TYPE_CHECKING:
@@ -20,12 +21,19 @@ class Course:
         means: one number per step, NaN where there is none.
         last: the mean in the last reading that has the quantity; NaN if that is not finite.
         middle: the quartiles of that reading; None if there is one value, or if each sample is right or wrong, 1 or 0.
+        error: the error of that mean, half a 95 % interval, where it is an estimate; None where it is none.
     """
 
     places: list[float]
     means: list[float]
     last: float
     middle: tuple[float, float] | None
+    error: float | None = None
+
+    @property
+    def in_words(self) -> str:
+        """The last mean, with its error."""
+        return number(self.last) + (f" ± {number(self.error)}" if self.error else "")
 
 
 @dataclass(frozen=True)
@@ -67,7 +75,7 @@ def course(history: "History", name: str) -> Course:
     last = known[name] if math.isfinite(known[name]) else math.nan
     least, most, low, high = (known.get(f"{name}{end}", math.nan) for end in (".min", ".max", ".q25", ".q75"))
     spread = math.isfinite(low) and math.isfinite(high) and not (least in (0, 1) and most in (0, 1))
-    return Course(places, means, last, (low, high) if spread else None)
+    return Course(places, means, last, (low, high) if spread else None, known.get(f"{name}.error"))
 
 
 def positions(steps: list[int]) -> list[float]:

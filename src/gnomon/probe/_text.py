@@ -36,7 +36,7 @@ def columns(run: str, one: Course, row: Row, *, courses: bool) -> list[str]:
     """The columns between the quantity's name and its range and unit."""
     middle = "" if one.middle is None else " to ".join(map(number, one.middle))
     named, line = [run] if run else [], [in_blocks(one, row)] if courses else []
-    return [*named, number(one.last), middle, *line]
+    return [*named, one.in_words, middle, *line]
 
 
 def range_and_unit(row: Row) -> str:

@@ -21,7 +21,7 @@ def page(folder: Path, content: str | None = None) -> str:
     # "<" never appears inside the data: nothing in it can end the script element.
     data = "null" if content is None else content.replace("<", "\\u003c")
     return pages.get_template("page.html").render(
-        folder=str(folder).encode("utf-8", "backslashreplace").decode(),
+        folder=str(folder if folder.name else folder.resolve()).encode("utf-8", "backslashreplace").decode(),
         follows=content is None,
         data=Markup(data),
         style=Markup((here / "page.css").read_text(encoding="utf-8")),
