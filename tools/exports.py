@@ -69,16 +69,24 @@ def tables() -> Iterator[tuple[Path, str]]:
     stub = package / "__init__.pyi"
     text = stub.read_text(encoding="utf-8")
     for part, names in (("measure", public), ("steer", imports_of((package / "steer" / "__init__.py").read_text()))):
-        text = re.sub(rf"from \.{part} import \([^)]*\)", f"from .{part} import (\n{lines(ordered(names))})", text)
+        text = replaced(rf"from \.{part} import \([^)]*\)", f"from .{part} import (\n{lines(ordered(names))})", text)
     every = imports_of(text)
-    yield stub, re.sub(r"__all__ = \[[^]]*\]", f"__all__ = [\n{lines(ordered(every), chr(34))}]", text)
+    yield stub, replaced(r"__all__ = \[[^]]*\]", f"__all__ = [\n{lines(ordered(every), chr(34))}]", text)
 
     page = ROOT / "docs" / "experiments.md"
     rows = "".join(
         f"| [{name}](experiments/{name}.md) | {entry.shows} | {entry.source} |\n" for name, entry in EXPERIMENTS.items()
     )
     text = page.read_text(encoding="utf-8")
-    yield page, re.sub(r"(?<=^\| --- \| --- \| --- \|\n)(\|.*\n)+", lambda _: rows, text, count=1, flags=re.MULTILINE)
+    yield page, replaced(r"(?m)(?<=^\| --- \| --- \| --- \|\n)(\|.*\n)*", rows, text)
+
+
+def replaced(pattern: str, by: str, text: str) -> str:
+    """The text with the only part that matches replaced; raises unless there is just one."""
+    found, count = re.subn(pattern, lambda _: by, text)
+    if count != 1:
+        raise SystemExit(f"exports: expected one part that matches {pattern!r}, got {count}.")
+    return found
 
 
 def main(arguments: list[str]) -> int:

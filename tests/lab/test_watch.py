@@ -466,9 +466,10 @@ def test_paper_has_dark_ink_whatever_the_screen_has(shown):
     kept = {}
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
-        kept[scheme] = page.evaluate(
-            f"() => new Promise((told) => requestAnimationFrame(() => requestAnimationFrame(() => told({inked}))))"
+        page.wait_for_function(
+            f"(light) => {inked}.every((ink, place) => ink !== light?.[place])", arg=kept.get("light")
         )
+        kept[scheme] = page.evaluate(inked)
         page.pdf()
         kept[f"{scheme} on paper"] = page.evaluate("window.before")
     assert kept["dark"] != kept["light"]

@@ -103,6 +103,14 @@ def chain(points, layers, biases):
     return points
 
 
+def test_it_keeps_its_start_where_the_caller_trains_the_weight():
+    points, targets, weight = problem()
+    flow = ClusteredFlow(points, targets, weight)
+    before = flow.weight(TIMES)
+    weight -= 1
+    torch.testing.assert_close(flow.weight(TIMES), before, rtol=0, atol=0)
+
+
 def test_a_direction_with_little_data_takes_no_digits_from_the_weight():
     """Its limit is 1e9 away: added to what is left of the way, it left an error of 1e-7, at time 0 too."""
     turn = torch.linalg.qr(normal(3, 3, seed=4))[0]

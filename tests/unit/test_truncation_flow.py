@@ -472,6 +472,15 @@ def test_the_orbit_turns_and_shifts_with_the_data():
     torch.testing.assert_close(other.collapse, orbit.collapse)
 
 
+def test_at_time_0_beta_is_what_was_given():
+    """The shift of the data is undone without adding and taking off a number that is larger."""
+    points, target = 5 + normal(12, 2, seed=3).sigmoid(), torch.tensor([5.5, 5.2]).double()
+    flow, eye = gnomon.TruncationFlow(points, target), torch.eye(2).double()
+    for beta in (torch.tensor([1e-17, -3e-10]), torch.tensor([0.1, 0.2])):
+        given = beta.double()
+        torch.testing.assert_close(flow.flow(given, eye, TIMES).beta[0], given, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("far", [1e4, 1e8])
 def test_far_from_the_origin_it_is_the_same_flow(far):
     """Heights lost their digits to those of x and β: no way on was found, or the flow took forever."""

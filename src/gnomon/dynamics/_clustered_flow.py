@@ -93,7 +93,7 @@ class ClusteredFlow:
                 f"{float(values[0]):.1e} to {float(values[-1]):.1e}",
                 "Rescale them, or convert them to float64.",
             )
-        self._start = weight
+        self._start = weight.clone()  # the caller's may be trained
         # In the eigenbasis, how far W is from its limit at time 0.
         self.missing = weight @ self.directions - targets.mT @ (left / values)
         self.limit: Float[Tensor, "c q"] = weight - self.missing @ self.directions.mT

@@ -1,6 +1,7 @@
 """Gradient flow of truncation maps applied one after the other, each to all clusters."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -189,7 +190,11 @@ class GeneralFlow:
                 trajectory.step(time)
             there = trajectory.snapshot()
             snapshots.append(there if trajectory.now == time else self._decayed(there, time))
-        return self._orbit(trajectory, snapshots)
+        orbit = self._orbit(trajectory, snapshots)
+        # Of two ways back from the shifted data the one that adds the smaller number.
+        moved = beta + (orbit.beta - torch.from_numpy(start[:, 0]).to(beta))
+        near = beta.abs() < self._origin.abs()
+        return replace(orbit, beta=torch.where(near, moved, orbit.beta - self._origin).detach())
 
     def _velocity_at(
         self, beta: Float[Tensor, "l q"], rotation: Float[Tensor, "l q q"]
@@ -243,7 +248,7 @@ class GeneralFlow:
         untruncated = bool(trajectory.coefficients.all()) and not trajectory.sliding.any()
         found = {name: torch.from_numpy(np.asarray(value)).to(self.points) for name, value in numbers.items()}
         return TruncationOrbit(
-            **found | {"beta": found["beta"] - self._origin},
+            **found,
             truncated=torch.from_numpy(truncated).to(self.points.device),
             events=SwitchingEvents.of(trajectory.events, self.points),
             equilibrium="untruncated" if untruncated else "truncated" if collapsed else None,

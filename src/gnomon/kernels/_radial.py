@@ -151,12 +151,12 @@ def check_bandwidth(bandwidth: float | int) -> None:
 
 
 def require_held(kernel: LaplaceKernel | GaussianKernel, squares: Tensor) -> None:
-    """Raises unless the bandwidth is above 0 in the dtype of the squares: 0 / 0 would be no number."""
-    smallest = torch.finfo(squares.dtype).smallest_normal * torch.finfo(squares.dtype).eps
+    """Raises unless the dtype of the squares holds the bandwidth, also where subnormals are 0: 0 / 0 is no number."""
+    smallest = torch.finfo(squares.dtype).smallest_normal
     if kernel.bandwidth < smallest:
         raise RangeError(
             "bandwidth",
-            f"at least {smallest:.1e}, the smallest number of {squares.dtype}",
+            f"at least {smallest:.1e}, the smallest normal number of {squares.dtype}",
             kernel.bandwidth,
             "Convert the points to float64, or rescale both.",
         )

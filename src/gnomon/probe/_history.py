@@ -259,8 +259,9 @@ class History:
         """Whether more training is worth it, as judged by `gnomon.verdict` from the readings so far.
 
         The step judged is the last at which all quantities that it uses were read; the validation split may be read
-        less often. A history of `gnomon measure` of another split, or with steps that are none of training, is not
-        judged: "cannot tell", with the reason.
+        less often. If its `log_probability` was read as well as its accuracy, the probability is from both splits. A
+        history of `gnomon measure` of another split, or with steps that are none of training, is not judged: "cannot
+        tell", with the reason.
 
         Args:
             split: the split of the training data, by default `train`; where quantities have no split before their
