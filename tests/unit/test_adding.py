@@ -60,6 +60,14 @@ def test_two_files_add_a_quantity(tmp_path):
     checked = python(tmp_path, "-m", "pytest", *files, "-k", "sensitivity or row", "-p", "no:cacheprovider")
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert checked.stdout.count(".") > 20
+    # Rows that are gone are stale, and so is a table: nothing matched, and nothing was said.
+    experiments = tmp_path / "docs" / "experiments.md"
+    whole = experiments.read_text(encoding="utf-8")
+    for pattern, says in ((r"\| \[.*\n", "docs/experiments.md: stale"), (r"\|.*\n", "expected one part that matches")):
+        experiments.write_text(re.sub(pattern, "", whole), encoding="utf-8")
+        checked = python(tmp_path, "tools/exports.py", "--check")
+        assert checked.returncode == 1
+        assert says in checked.stdout + checked.stderr
 
 
 def test_the_files_of_a_method_are_those_that_the_page_lists():
