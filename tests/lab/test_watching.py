@@ -5,6 +5,7 @@ import math
 import os
 import random
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -444,8 +445,15 @@ def test_a_page_loads_nothing_and_runs_nothing_of_what_it_shows(tmp_path):
 
 
 def test_the_page_has_the_figures_colours():
-    colours = re.search(r"const COLOURS = (\[.*?\]);", page("runs"))[1]
+    colours = re.search(r"const COLOURS = (\[.*?\]);", page(Path("runs")))[1]
     assert tuple(json.loads(colours)) == style.PALETTE
+
+
+def test_the_page_of_the_folder_in_which_one_works_has_its_name(folder, monkeypatch):
+    """It was called "."."""
+    monkeypatch.chdir(folder)
+    assert f"<h1>{folder.resolve()}</h1>" in page(Path())
+    assert "<h1>runs</h1>" in page(Path("runs"))
 
 
 def test_a_line_is_drawn_from_corner_to_corner():
