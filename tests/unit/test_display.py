@@ -173,6 +173,8 @@ def test_an_estimate_is_shown_with_its_error():
     assert "14.8 ± 5.53" in read._repr_html_()
     exact = Reading(0, {"trace": gnomon.Estimate(*map(torch.tensor, (14.8, 0.0, 40)))}, {})
     assert "±" not in str(exact)
+    lost = Reading(0, {"trace": gnomon.Estimate(*map(torch.tensor, (math.nan, math.nan, 40)))}, {})
+    assert str(lost).splitlines()[2].split() == ["trace", "–"]
 
 
 @pytest.mark.parametrize("spoiled", [math.nan, math.inf])

@@ -249,3 +249,14 @@ def test_titles_are_as_wide_as_their_axes_are_when_they_are_drawn():
                 room = own.get_position(original=True).x1 * figure.bbox.width  # a matrix may be narrower than this
                 assert text.get_window_extent().x1 <= room + 2
             assert titles[0].get_text() == "my own"
+
+
+def test_a_quantity_without_a_split_hides_none_with_one():
+    """Asked for `accuracy`, a comparison drew the history that has it alone, and left out those with splits."""
+    plain, split = History(), History()
+    for step in (0, 1):
+        plain.append(Reading(step, {"accuracy": torch.tensor(0.5)}, {}))
+        values = {"train/accuracy": torch.tensor(0.7), "test/accuracy": torch.tensor(0.6)}
+        split.append(Reading(step, values, {}))
+    figure, _ = compare(a=split, b=plain).plot("accuracy")
+    assert sorted(text.get_text() for text in figure.legends[0].get_texts()) == ["a, test", "a, train", "b"]

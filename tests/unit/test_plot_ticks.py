@@ -187,14 +187,3 @@ def test_as_many_labels_are_drawn_as_there_is_room_for_then():
     assert min(gaps(axes)) > 0.6
     axes.xaxis.set_tick_params(labelsize=3)
     assert len(ticks(axes.xaxis)) == len(wide)
-
-
-def test_a_quantity_without_a_split_hides_none_with_one():
-    """Asked for `accuracy`, a comparison drew the history that has it alone, and left out those with splits."""
-    plain, split = History(), History()
-    for step in (0, 1):
-        plain.append(Reading(step, {"accuracy": torch.tensor(0.5)}, {}))
-        values = {"train/accuracy": torch.tensor(0.7), "test/accuracy": torch.tensor(0.6)}
-        split.append(Reading(step, values, {}))
-    figure, _ = compare(a=split, b=plain).plot("accuracy")
-    assert sorted(text.get_text() for text in figure.legends[0].get_texts()) == ["a, test", "a, train", "b"]

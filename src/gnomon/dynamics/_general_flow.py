@@ -246,9 +246,8 @@ class GeneralFlow:
         }
         truncated = np.stack([self._clusters.truncated(snapshot.coefficients) for snapshot in snapshots])
         untruncated = bool(trajectory.coefficients.all()) and not trajectory.sliding.any()
-        found = {name: torch.from_numpy(np.asarray(value)).to(self.points) for name, value in numbers.items()}
         return TruncationOrbit(
-            **found,
+            **{name: torch.from_numpy(np.asarray(value)).to(self.points) for name, value in numbers.items()},
             truncated=torch.from_numpy(truncated).to(self.points.device),
             events=SwitchingEvents.of(trajectory.events, self.points),
             equilibrium="untruncated" if untruncated else "truncated" if collapsed else None,

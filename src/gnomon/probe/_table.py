@@ -33,7 +33,9 @@ class Course:
     @property
     def in_words(self) -> str:
         """The last mean, with its error."""
-        return number(self.last) + (f" ± {number(self.error)}" if self.error else "")
+        if self.error is None or not self.error > 0:  # exact, or lost with the mean
+            return number(self.last)
+        return f"{number(self.last)} ± {number(self.error)}"
 
 
 @dataclass(frozen=True)
