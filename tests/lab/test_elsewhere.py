@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from gnomon_lab.papers.own.elsewhere import networks, run, tasks, text
-from gnomon_lab.papers.own.elsewhere.page import figures, moments, summary, table
+from gnomon_lab.papers.own.elsewhere.page import SPLITS, figures, moments, said, summary, table, verdict_at
 from gnomon_lab.papers.own.elsewhere.run import Config
 from tests.lab.resuming import resumed
 
@@ -65,6 +65,11 @@ def test_a_small_one_resumes_and_is_asked_at_four_moments(tmp_path, monkeypatch)
     records = resumed(run.run, Config(("fine-tuning",), 8), tmp_path, step=64)
     assert [records[now]["step"] for now, _ in moments(records)] == [8, 16, 32, 64]
     assert [records[then]["step"] for _, then in moments(records)] == [32, 64, 128, 256]
-    assert [row[:2] for row in table(records)[1]] == [("fine-tuning", step) for step in ("8", "16", "32", "64")]
-    assert summary(records).startswith("The verdict answered ")
+    columns, rows = table(records)
+    assert {len(row) for row in rows} == {len(columns)}
+    asked = [verdict_at(records[: moments(records)[3][0] + 1], split) for split in SPLITS]
+    assert rows[3][4:10] == (*said(asked[0]), *said(asked[1]))
+    assert asked[0] != asked[1]
+    assert [row[:2] for row in rows] == [("fine-tuning", step) for step in ("8", "16", "32", "64")]
+    assert summary(records).count("the verdict answered ") == 2
     assert len(figures(records)[0].panels) == 2

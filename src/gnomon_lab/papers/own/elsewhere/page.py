@@ -10,6 +10,10 @@ from gnomon_lab.runs import Cells, Claim, Record, Seeds, by_arm
 
 MOMENTS = (32, 16, 8, 4)
 """The verdict is asked when a training run has done one in this many of its steps."""
+VALIDATION = "validation"
+"""The split of held-out samples."""
+SPLITS = (None, VALIDATION)
+"""The verdict is asked from training data alone, and with the validation split."""
 
 
 def moments(records: Sequence[Record]) -> list[tuple[int, int]]:
@@ -20,7 +24,10 @@ def moments(records: Sequence[Record]) -> list[tuple[int, int]]:
 
 def table(records: Sequence[Record]) -> Cells:
     """What the verdict said at each of the moments, and what became of each training run after it."""
-    columns = ("", "at step", "training", "unseen", "verdict", "rise by 5 points", "range", "rise that came")
+    columns = (
+        "", "at step", "training", "unseen", "verdict", "rise by 5 points", "range",
+        "verdict with validation", "rise by 5 points", "range", "rise that came",
+    )  # fmt: skip
     return columns, [
         (name, f"{read[now]['step']:,}", *known(read, now, then))
         for name, read in by_arm(records).items()
@@ -29,18 +36,27 @@ def table(records: Sequence[Record]) -> Cells:
 
 
 def known(records: Sequence[Record], now: int, then: int) -> tuple[str, ...]:
-    """Accuracies at a reading, what was predicted then, and the rise that followed."""
-    seen, unseen, later = records[now][SEEN], records[now][UNSEEN], records[then][UNSEEN]
-    found = verdict_at(records[: now + 1])
-    predicted = (
-        ("", "") if found.probability is None or found.rise is None else (f"{found.probability:.0%}", span(found.rise))
-    )
-    return f"{seen:.1%}", f"{unseen:.1%}", found.says, *predicted, f"{100 * (later - unseen):+.1f} points"
+    """Accuracies at a reading, what was predicted then without and with the validation split, and the rise after it."""
+    seen, unseen = records[now][SEEN], records[now][UNSEEN]
+    predicted = [cell for split in SPLITS for cell in said(verdict_at(records[: now + 1], split))]
+    return f"{seen:.1%}", f"{unseen:.1%}", *predicted, f"{100 * rise_after(records, now, then):+.1f} points"
 
 
-def verdict_at(records: Sequence[Record]) -> Verdict:
-    """The verdict on readings of training data."""
-    return from_records(records).verdict(validation=None)
+def said(found: Verdict) -> tuple[str, str, str]:
+    """A verdict in three cells: in words, the probability and the range."""
+    if found.probability is None or found.rise is None:
+        return found.says, "", ""
+    return found.says, f"{found.probability:.0%}", span(found.rise)
+
+
+def verdict_at(records: Sequence[Record], validation: str | None) -> Verdict:
+    """The verdict on readings of training data, also of a validation split if one is named."""
+    return from_records(records).verdict(validation=validation)
+
+
+def rise_after(records: Sequence[Record], now: int, then: int) -> float:
+    """By how much the accuracy on unseen samples rose from one reading to another, as a share."""
+    return records[then][UNSEEN] - records[now][UNSEEN]
 
 
 def span(rise: tuple[float, float]) -> str:
@@ -49,21 +65,26 @@ def span(rise: tuple[float, float]) -> str:
 
 
 def summary(records: Sequence[Record]) -> str:
-    """How often the verdict was right."""
-    verdicts = [
-        (verdict_at(read[: now + 1]), read[then][UNSEEN] - read[now][UNSEEN])
+    """How often the verdict was right, from training data and with the validation split."""
+    return f"From training data, {score(records, None)} With a validation split, {score(records, VALIDATION)}"
+
+
+def score(records: Sequence[Record], validation: str | None) -> str:
+    """How often it answered and was right, in a sentence."""
+    asked = [
+        (verdict_at(read[: now + 1], validation), rise_after(read, now, then))
         for read in by_arm(records).values()
         for now, then in moments(read)
     ]
     answered = [
         (found.probability, found.rise, rise)
-        for found, rise in verdicts
+        for found, rise in asked
         if found.probability is not None and found.rise is not None
     ]
     right = sum((probability >= 0.5) == (rise >= 0.05) for probability, _, rise in answered)
     held = sum(low <= rise <= high for _, (low, high), rise in answered)
     return (
-        f"The verdict answered {len(answered)} of {len(verdicts)} times, and was right about a rise by five points "
+        f"the verdict answered {len(answered)} of {len(asked)} times, and was right about a rise by five points "
         f"{right} times; the range held {held} times."
     )
 
