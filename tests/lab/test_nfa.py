@@ -34,7 +34,7 @@ def test_figures_show_the_correlations_from_before_training_on():
     assert [line.y[0] for line in variances.lines] == pytest.approx([0.9, 0.1])
     assert pearson.lines[4].y == pytest.approx([0.9, 0.6, 1.0])
     assert pearson.lines[4].x == (0, 50, 100)
-    assert losses.lines[0].y == pytest.approx([-2] * 3)
+    assert (losses.log_y, losses.lines[0].y) == (True, (0.01,) * 3)
     before, after = ends.panels[0].lines
     assert (before.dashed, after.dashed) == (True, False)
     assert before.x == (1, 2, 3, 4, 5)

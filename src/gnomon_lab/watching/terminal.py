@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gnomon._words import number, shortened
+from gnomon_lab.runs import duration
 from gnomon_lab.watching.braille import Axis, axis_of_steps, axis_of_values, drawn
 from gnomon_lab.watching.curves import Numbers, Steps
 from gnomon_lab.watching.folder import Curve, Watched
@@ -117,7 +118,8 @@ def _left_out(watched: Watched, console: Console) -> Text:
 def _of_run(curve: Curve, watched: Watched, console: Console) -> Text:
     """How the run is drawn, its name, its last step and when that came, in one row."""
     quiet = max(0, time.time() - curve.changed)  # another machine's clock may be ahead
-    when = "finished" if curve.finished else f"nothing for {quiet:,.0f} s" if quiet >= 60 else f"last {quiet:.0f} s ago"
+    quiet_for = f"last {quiet:.0f} s ago" if quiet < 60 else f"nothing for {duration(quiet)}"
+    when = "finished" if curve.finished else quiet_for
     when = when if watched.there else f"there is no {watched.path} any more"
     look = Text(f"{_mark(curve.place)}  ") if _colourless(console) else Text("━━ ", _colour(curve.place))
     after = console.render_str(f": step {curve.curves.last_step:,}, {when}")

@@ -1,7 +1,6 @@
 """Networks that end in five bias-free hidden layers, read layer by layer: what layer-denoising and nfa share."""
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
@@ -183,8 +182,8 @@ def over_layers(label: str, values: Sequence[float], colour: int, *, dashed: boo
 def losses(records: Sequence[Record]) -> Panel:
     """The training loss against epochs, logarithmic."""
     epochs = tuple(float(record["step"]) for record in records)
-    values = tuple(math.log10(record["loss"]) for record in records)
-    return Panel("Training loss", "log10 of the squared error", (Line("loss", epochs, values, colour=LAYERS),))
+    values = tuple(float(record["loss"]) for record in records)
+    return Panel("Training loss", "squared error", (Line("loss", epochs, values, colour=LAYERS),), log_y=True)
 
 
 def described(records: Sequence[Record]) -> str:

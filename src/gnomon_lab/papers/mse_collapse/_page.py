@@ -19,7 +19,7 @@ SIGNS = {
     "equiangularity.means": ("NC2: equal angles", "Std of cosines"),
     "maximal_equiangularity.means": ("NC2: widest angles", "Ave |cos + 1/(C-1)|"),
     "self_duality": ("NC3: self-duality", "squared distance"),
-    "nc1": ("NC1: variability within classes", "log10 of NC1"),
+    "nc1": ("NC1: variability within classes", "NC1"),
     "disagreement": ("NC4: disagreement with the nearest mean", "share of images"),
     "accuracy": ("Accuracy", "share correct"),
 }
@@ -64,21 +64,21 @@ def curve(
     dashed: bool = False,
     log: bool = False,
 ) -> Line:
-    """A quantity against epochs; its logarithm to base 10 if `log`, where zeros are left out."""
+    """A quantity against epochs; without zeros if `log`, for a logarithmic axis."""
     points = [(r["epoch"], r[name]) for r in records if r["arm"] == arm and name in r and (not log or r[name] > 0)]
-    values = tuple(math.log10(value) if log else float(value) for _, value in points)
-    return Line(label, tuple(float(epoch) for epoch, _ in points), values, dashed, colour)
+    epochs, values = (tuple(float(point[axis]) for point in points) for axis in range(2))
+    return Line(label, epochs, values, dashed, colour)
 
 
 def panels(records: Sequence[Record], arms: Mapping[str, str], marks: tuple[Mark, ...]) -> dict[str, Panel]:
     """A panel for each sign of collapse, on training and test images; `arms` by the labels of their curves."""
     found = {}
     for name, (title, unit) in SIGNS.items():
-        log, lines = unit.startswith("log10"), []
+        log, lines = name == "nc1", []
         for colour, (label, arm) in enumerate(arms.items()):
             lines.append(curve(f"{label}, training images", records, arm, f"train/{name}", colour, log=log))
             lines.append(curve(f"{label}, test images", records, arm, f"test/{name}", colour, log=log, dashed=True))
-        found[name] = Panel(title, unit, tuple(lines), marks)
+        found[name] = Panel(title, unit, tuple(lines), marks, log_y=log)
     # The untrained network's value would flatten the rest: it gives all images one class, and little changes that.
     trained = [record for record in records if record["epoch"] > 0]
     attacked = (

@@ -143,7 +143,7 @@ def losses(records: Sequence[Record], case: str, arm: str) -> Curves:
             for colour, (term, label) in enumerate(terms.items())
         )
 
-    marks, unit = starts(records, arm, "zero training error"), "log10 of the loss"
+    marks = starts(records, arm, "zero training error")
     return Curves(
         f"loss-{case}",
         f"The loss taken apart, {case}",
@@ -151,7 +151,10 @@ def losses(records: Sequence[Record], case: str, arm: str) -> Curves:
         "least loss for these features; L_LS⊥ is what the network's own classifier loses beyond that: it is 0 on the "
         "central path.",
         "epoch",
-        (Panel("Training images", unit, lines("train"), marks), Panel("Test images", unit, lines("test"), marks)),
+        tuple(
+            Panel(f"{images} images", "loss", lines(split), marks, log_y=True)
+            for images, split in (("Training", "train"), ("Test", "test"))
+        ),
         log_x=False,
     )
 
