@@ -573,21 +573,60 @@ def test_a_weight_decay_lost_in_rounding_counts_as_the_least():
 
 
 @pytest.mark.parametrize(("dtype", "least"), [(torch.float32, torch.finfo(torch.float32).eps), (torch.float64, 1e-12)])
-def test_the_least_weight_decay_is_a_share_of_the_variance_within_classes(dtype, least):
+def test_the_least_weight_decay_is_a_share_of_a_feature_s_variance_within_classes(dtype, least):
     within, means = torch.tensor([1.0, least / 100]).double().diag(), torch.tensor([[1.0, least], [-1, 3 * least]])
     moments = gnomon.ClassMoments(torch.tensor([5, 5]), means.to(dtype), Dense(10 * within.to(dtype)))
     weight, _ = least_squares(moments, weight_decay=1e-20, with_bias=False)
     rows = means.double()
-    expected = torch.linalg.solve(2 * (within + least * torch.eye(2)) + rows.mT @ rows, rows.mT).mT
+    decayed = within + (2 * least * within).clamp(min=1e-20)
+    expected = torch.linalg.solve(2 * decayed + rows.mT @ rows, rows.mT).mT
     torch.testing.assert_close(weight.double(), expected, rtol=1e-5, atol=0)
 
 
 def test_a_direction_of_hardly_any_variance_counts_if_the_means_differ_by_ten_times_its_deviation():
-    within = 12 * torch.tensor([1.0, 1e-18]).double().diag()
+    turn = torch.tensor([[1.0, 1.0], [-1.0, 1.0]]) / 2**0.5
+    within = 12 * turn.T @ torch.tensor([1.0, 1e-7]).diag() @ turn
     for deviations, counts in ((5, False), (20, True)):
-        means = torch.tensor([[1.0, deviations * 1e-9], [-1.0, -deviations * 1e-9]], dtype=torch.float64)
+        means = torch.tensor([[1.0, deviations * 1e-7**0.5], [-1.0, -deviations * 1e-7**0.5]])
+        moments = gnomon.ClassMoments(torch.tensor([6, 6]), means @ turn, Dense(within))
         for bias in (True, False):
-            weight, _ = least_squares(gnomon.ClassMoments(torch.tensor([6, 6]), means, Dense(within)), with_bias=bias)
-            expected = [0, 1 / (2 * means[0, 1])] if counts else [0.25, 0]
-            torch.testing.assert_close(weight[0], torch.tensor(expected).double(), rtol=1e-6, atol=1e-9)
+            weight = least_squares(moments, with_bias=bias)[0] @ turn.T
+            expected = torch.stack([torch.zeros(()), 1 / (2 * means[0, 1])]) if counts else torch.tensor([0.25, 0])
+            torch.testing.assert_close(weight[0], expected, rtol=1e-3, atol=1e-3)
             torch.testing.assert_close(weight[1], -weight[0])
+
+
+@pytest.mark.parametrize("width", [5, 100])  # Σ_W whole, and as rows
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("decay", [0.0, 1e-3])
+def test_one_wide_feature_hides_none_of_the_others(width, dtype, decay):
+    features, labels = samples((12,) * 4, width)
+    features = torch.cat([features, torch.full_like(features[:, :1], 0.3)], 1)  # and one that is constant
+    wide = features.clone()
+    wide[:, 0] *= 1000
+    moments, wide_moments = (moments_of(h.to(dtype), labels) for h in (features, wide))
+    best, _ = least_squares(wide_moments, weight_decay=decay, with_bias=False)
+    expected, _ = solver(wide.to(dtype).double(), labels, decay, False)
+    shares = torch.ones(width + 1, dtype=torch.float64)
+    shares[0] = 1000
+    close = {"rtol": 0, "atol": (1e-4 if dtype == torch.float32 else 1e-9) * float(expected.abs().max())}
+    torch.testing.assert_close(best.double() * shares, expected * shares, **close)
+    if decay == 0 and width == 5:  # then the fit is invariant under scaling of the features
+        torch.testing.assert_close(best.double() * shares, least_squares(moments, with_bias=False)[0].double(), **close)
+
+
+@pytest.mark.parametrize("width", [1e-3, 1e3])
+def test_ratios_of_features_of_unlike_widths_keep_their_digits_in_float32(width):
+    features, labels = samples((100,) * 4, 30)
+    features[:, 0] *= width
+    single, double = (moments_of(h, labels) for h in (features.float(), features.float().double()))
+    torch.testing.assert_close(snr_singular_values(single).double(), snr_singular_values(double), rtol=1e-4, atol=0)
+    torch.testing.assert_close(snr(single).double(), snr(double), rtol=1e-4, atol=1e-4)
+
+
+def test_a_feature_that_separates_classes_without_spread_counts_beside_a_wide_one():
+    features, labels = samples((12,) * 4, 5)
+    features = torch.cat([1000 * features, torch.eye(4)[labels].to(features)], 1).float()
+    zero = torch.zeros(4, 9), torch.zeros(4)
+    parts = mse_decomposition(*zero, moments_of(features, labels))
+    torch.testing.assert_close(parts.least_squares, torch.tensor(0.0), rtol=0, atol=1e-9)

@@ -1,6 +1,5 @@
 """Positive semi-definite matrices, held in full or as rows, whichever is smaller."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -10,10 +9,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import RangeError
-from gnomon.linalg._spectra import decomposed
-
-Solver = Callable[[Float[Tensor, "m p"]], tuple[Float[Tensor, "m p"], Float[Tensor, "m p"]]]
-"""Maps rows to their products with a pseudo-inverse, and to what it leaves out."""
+from gnomon.linalg._pseudo_inverse import Solver, kept, scales, solver_of
 
 
 @dataclass(frozen=True)
@@ -38,9 +34,13 @@ class Dense:
         """The matrix."""
         return self.matrix
 
+    def diagonal(self) -> Float[Tensor, "p"]:
+        """Its diagonal."""
+        return self.matrix.diagonal()
+
     def trace(self) -> Float[Tensor, ""]:
         """The sum of its eigenvalues."""
-        return self.matrix.diagonal().sum()
+        return self.diagonal().sum()
 
     @full_precision
     def variances(self, a: Float[Tensor, "m p"]) -> Float[Tensor, "m"]:
@@ -48,24 +48,27 @@ class Dense:
         return ((a @ self.matrix) * a).sum(1)
 
     @full_precision
-    def shifted_solve(self, rows: Float[Tensor, "m p"], shift: Float[Tensor, ""]) -> Float[Tensor, "m p"]:
-        r"""$A(\Sigma + \mathrm{shift}\,I)^{-1}$ for the rows A, at a shift above 0."""
-        return torch.linalg.solve(self.matrix + shift * identity(self.matrix), rows, left=False)
+    def shifted_solve(self, rows: Float[Tensor, "m p"], shift: Float[Tensor, "p"]) -> Float[Tensor, "m p"]:
+        r"""$A(\Sigma + \operatorname{diag}(\mathrm{shift}))^{-1}$ for the rows A, at shifts above 0."""
+        shifted = self.matrix + shift.diag()
+        scale = shifted.diagonal().detach().sqrt()
+        return torch.linalg.solve(shifted / scale / scale.unsqueeze(1), rows / scale, left=False) / scale
 
     @full_precision
-    def pseudo_solver(self, eps: float) -> Solver:
+    def pseudo_solver(self, eps: float, least: Float[Tensor, "p"]) -> Solver:
         r"""What maps rows A to $A\Sigma^+$, and to their part beyond the range, $A(I - \Sigma\Sigma^+)$."""
-        inverse = pseudo_inverse(self.matrix, eps)
-        rank = (inverse * self.matrix).sum().detach().round()
-
-        @full_precision
-        def solve(rows: Float[Tensor, "m p"]) -> tuple[Float[Tensor, "m p"], Float[Tensor, "m p"]]:
-            beyond = rows - rows @ inverse @ self.matrix
-            # Twice, because the first difference still contains rounding errors within the range.
-            beyond = beyond - beyond @ inverse @ self.matrix
-            return rows @ inverse, torch.where(rank < rows.shape[1], beyond, 0)
-
-        return solve
+        scale, inverse = scales(self.diagonal(), least)
+        alike = self.matrix * inverse * inverse.unsqueeze(1)
+        values, vectors = kept(alike.detach(), eps)
+        if len(values) == len(alike):  # of full rank
+            whole = torch.linalg.inv(alike)
+            return lambda a: ((a * inverse) @ whole * inverse, torch.zeros_like(a))
+        # With V, Λ the eigenvectors that are kept, CV(VᵀCV)⁻¹VᵀC is C, and remains so, to first order, where C changes
+        # within its rank: the gradient needs none of the eigenvectors.
+        turned = vectors.mT @ alike @ vectors
+        turned = turned - (turned - values.diag()).detach()
+        rows = torch.linalg.solve_triangular(torch.linalg.cholesky(turned), vectors.mT @ alike, upper=False)
+        return solver_of(rows * scale)
 
     def to(self, dtype: torch.dtype) -> "Dense":
         """The same in another precision."""
@@ -105,6 +108,10 @@ class Factored:
             matrix[stop:, start:stop] = matrix[start:stop, stop:].mT
         return matrix
 
+    def diagonal(self) -> Float[Tensor, "p"]:
+        """The matrix's diagonal."""
+        return self.rows.square().sum(0)
+
     def trace(self) -> Float[Tensor, ""]:
         """The sum of its eigenvalues."""
         return self.rows.square().sum()
@@ -115,33 +122,27 @@ class Factored:
         return (a @ self.rows.mT).square().sum(1)
 
     @full_precision
-    def shifted_solve(self, rows: Float[Tensor, "m p"], shift: Float[Tensor, ""]) -> Float[Tensor, "m p"]:
-        r"""$A(F^\top F + \mathrm{shift}\,I)^{-1}$ for the rows A, at a shift above 0."""
-        own = self.rows
+    def shifted_solve(self, rows: Float[Tensor, "m p"], shift: Float[Tensor, "p"]) -> Float[Tensor, "m p"]:
+        r"""$A(F^\top F + \operatorname{diag}(\mathrm{shift}))^{-1}$ for the rows A, at shifts above 0."""
+        scale = shift.sqrt()
+        own = self.rows / scale
         gram = own @ own.mT
+        gram = gram + identity(gram)
 
         def inverted(a: Tensor) -> Tensor:
-            inside = torch.linalg.solve(gram + shift * identity(gram), a @ own.mT, left=False)
-            return (a - inside @ own) / shift
+            return a - torch.linalg.solve(gram, a @ own.mT, left=False) @ own
 
-        first = inverted(rows)
+        wanted = rows / scale
+        first = inverted(wanted)
         # Once more, for the digits that the difference has cost.
-        return first + inverted(rows - shift * first - first @ own.mT @ own)
+        return (first + inverted(wanted - first - first @ own.mT @ own)) / scale
 
     @full_precision
-    def pseudo_solver(self, eps: float) -> Solver:
+    def pseudo_solver(self, eps: float, least: Float[Tensor, "p"]) -> Solver:
         r"""What maps rows A to $A(F^\top F)^+$, and to their part beyond the range of $F^\top$."""
-        own = self.rows
-        inverse = pseudo_inverse(own @ own.mT, eps)
-
-        @full_precision
-        def solve(rows: Float[Tensor, "m p"]) -> tuple[Float[Tensor, "m p"], Float[Tensor, "m p"]]:
-            inside = rows @ own.mT @ inverse
-            beyond = rows - inside @ own
-            beyond = beyond - beyond @ own.mT @ inverse @ own
-            return inside @ inverse @ own, beyond
-
-        return solve
+        alike = self.rows.detach() * scales(self.diagonal(), least)[1]
+        _, vectors = kept(alike @ alike.mT, eps)
+        return solver_of(vectors.mT @ self.rows)
 
     def to(self, dtype: torch.dtype) -> "Factored":
         """The same in another precision."""
@@ -169,12 +170,6 @@ def smaller(rows: Float[Tensor, "r p"]) -> Covariance:
     r"""$F^\top F$ as its rows if they are fewer than its columns, otherwise in full."""
     factored = Factored(rows)
     return factored if rows.shape[0] < rows.shape[1] else Dense(factored.dense())
-
-
-def pseudo_inverse(matrix: Float[Tensor, "p p"], eps: float) -> Float[Tensor, "p p"]:
-    """The pseudo-inverse, ignoring what rounding fills: eigenvalues below p epsilons of the largest."""
-    rtol = len(matrix) * eps
-    return decomposed(lambda held: (torch.linalg.pinv(held, rtol=rtol, hermitian=True),), matrix)[0]
 
 
 def identity(like: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -10,7 +11,7 @@ from torch.nn import functional
 
 from gnomon import _checks
 from gnomon.errors import RangeError, ShapeError
-from gnomon.linalg import Covariance, identity, psd_root, pseudo_inverse, smaller
+from gnomon.linalg import Covariance, Factored, identity, indefinite, psd_root, pseudo_inverse, smaller
 from gnomon.measure._by_class import without
 from gnomon.measure._moments import ClassMoments
 
@@ -68,7 +69,7 @@ def fitted(
     blocks = [of_means(rows, root)]
     if theta > 0:
         blocks.append((math.sqrt(theta) * mean[None], math.sqrt(theta) * shares[None]))
-    rounding = eps * torch.linalg.matrix_norm(moments.means.detach())
+    rounding = eps * torch.linalg.vector_norm(moments.means.detach(), dim=0)
     weight = regression(within, blocks, weight_decay, eps, rounding)
     return weight, (shares - weight @ mean) / (1 + weight_decay) if with_bias else torch.zeros_like(shares)
 
@@ -86,7 +87,7 @@ def regression(
     blocks: Sequence[tuple[Tensor, Tensor]],
     shift: float | int,
     eps: float,
-    rounding: Float[Tensor, ""],
+    rounding: Float[Tensor, "p"],
 ) -> Float[Tensor, "k p"]:
     r"""The minimiser W of $\operatorname{tr}W(\Sigma + \mathrm{shift}\,I)W^\top + \|AW^\top - T\|^2$ of least norm.
 
@@ -98,14 +99,16 @@ def regression(
         within: Σ.
         blocks: the rows of A and of T, in blocks of rows that are of one size, with one rounding.
         shift: at least 0.
-        eps: the relative rounding of Σ and A.
-        rounding: how far rounding moves the features.
+        eps: the relative rounding of Σ and A; of an entry of Σ, in units of the spreads of its two features.
+        rounding: how far rounding moves each feature.
     """
     rows, targets = (torch.cat(parts) for parts in zip(*blocks, strict=True))
     if shift > 0:
-        clamped = (max(eps, LEAST) * within.trace().detach()).clamp(min=shift)
+        # Rows are as exact as the features themselves, however small the shift.
+        least = (LEAST if isinstance(within, Factored) else max(eps, LEAST)) * rows.shape[1]
+        clamped = (least * within.diagonal().detach()).clamp(min=shift)
         return by_woodbury(rows, targets, lambda turned: within.shifted_solve(turned, clamped))
-    solve = within.pseudo_solver(eps)
+    solve = within.pseudo_solver(eps, rounding)
     along, beyond = solve(rows)
     kernel, sizes = beyond[:0], [len(part) for part, _ in blocks]
     for part, inside, own in zip(*(torch.split(each, sizes) for each in (rows, along, beyond)), strict=True):
@@ -141,12 +144,7 @@ def inverse_of_scaled(matrix: Float[Tensor, "m m"]) -> Float[Tensor, "m m"]:
     """The inverse of the identity plus a positive semidefinite matrix, whose rows may be of very different sizes."""
     diagonal = matrix.diagonal().detach()
     if not (diagonal > 0).all():
-        raise RangeError(
-            "class_moments",
-            "a covariance within classes whose eigenvalues are not negative",
-            "negative ones",
-            "Take the moments of features, and do not round them to half precision.",
-        )
+        raise indefinite("negative ones")
     scale = diagonal.rsqrt()
     return scale.unsqueeze(1) * torch.linalg.inv(scale.unsqueeze(1) * matrix * scale) * scale
 
@@ -157,20 +155,22 @@ def distinct(
     along: Float[Tensor, "m p"],
     within: Covariance,
     eps: float,
-    rounding: Float[Tensor, ""],
+    rounding: Float[Tensor, "p"],
 ) -> Float[Tensor, "m p"]:
     r"""The parts of rows A beyond the range of Σ, without those that rounding or a spread left out explain.
 
     Rounding tilts the range, and so moves parts of A out of it: that of Σ by as much as it changes $A\Sigma^+\Sigma$,
     where $A\Sigma^+$ is `along`, and that of the features by $\sqrt{A\Sigma^+A^\top}$, what A is of their spread.
     """
-    left, sizes, right = torch.linalg.svd(beyond.detach(), full_matrices=False)
+    left, _, right = torch.linalg.svd(beyond.detach(), full_matrices=False)
     rows, along = left.mT @ rows.detach(), left.mT @ along.detach()
-    tilt = rounding * (rows * along).sum(1).clamp(min=0).sqrt()
-    tilt = tilt + eps * within.trace().detach() * torch.linalg.vector_norm(along, dim=1)
+    spreads = within.diagonal().detach().sqrt()
+    norm = partial(torch.linalg.vector_norm, dim=1)
+    tilt = norm(rounding * right) * (rows * along).sum(1).clamp(min=0).sqrt()
+    tilt = tilt + eps * norm(along * spreads) * norm(spreads * right)
     spread = within.variances(right).detach().clamp(min=0).sqrt()
-    own = rows.shape[1] * eps * torch.linalg.matrix_norm(rows)
-    apart = sizes > 10 * torch.maximum(torch.maximum(spread, own), tilt)
+    own = rows.shape[1] * eps * norm(torch.linalg.vector_norm(rows, dim=0) * right)
+    apart = norm(left.mT @ beyond.detach()) > 10 * torch.maximum(torch.maximum(spread, own), tilt)
     return (left * apart) @ left.mT @ beyond
 
 

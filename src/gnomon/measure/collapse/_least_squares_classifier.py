@@ -65,9 +65,11 @@ def least_squares_classifier(
     Raises:
         RangeError: if the weight decay is negative or not finite, or if squares of the features are beyond float64.
     Cost: O(p³), or O(n² p) where the scatter is stored as rows, n < p; no p x p matrix is formed then; and O(k³).
-        Precision: without weight decay, directions of variance below p epsilons of the largest are left out unless the
-        means differ along them by ten times more. A weight decay below 1e-12 of the variance within classes, summed
-        over the features, or 1e-7 of it in float32, counts as this.
+        Precision: features are judged by their spreads within classes, so that a wide one hides none of the others.
+        Without weight decay, features that vary by no more than rounding, and combinations of features with a variance
+        below p epsilons of the largest, both at spread 1, are left out unless the means differ along them by ten times
+        more. A weight decay below 1e-12 of a feature's variance times p, or in float32, with a scatter stored in full,
+        below 1e-7 of it, counts as this for that feature.
     Example:
         >>> import torch, gnomon
         >>> h = torch.tensor([[-1.0], [1.0]])

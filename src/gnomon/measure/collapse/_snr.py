@@ -9,7 +9,7 @@ from torch.autograd.function import FunctionCtx
 
 from gnomon._precision import half_as_single
 from gnomon.errors import RangeError
-from gnomon.linalg import Factored, gram_eigenvectors, marker, once
+from gnomon.linalg import Factored, gram_eigenvectors, marker, once, rank_of
 from gnomon.measure._moments import ClassMoments
 
 
@@ -41,7 +41,9 @@ def snr(class_moments: ClassMoments) -> Float[Tensor, "p k"]:
     Raises:
         RangeError: if means differ by more than rounding, the root of the dtype's epsilon, in a direction in which
             samples of a class do not; always if there are fewer samples than features.
-    Cost: O(p³). Precision: relative to the largest ratio, at most the epsilon times Σ_W's condition number.
+    Cost: O(p³). Precision: relative to the largest ratio, at most the epsilon times the condition number of Σ_W with
+        every feature at spread 1; directions in which this matrix has eigenvalues below p epsilons of the largest count
+        as constant, as do features that vary by no more than rounding.
     Example:
         >>> import torch, gnomon
         >>> h = torch.tensor([[-2.0], [0.0], [4.0], [6.0]])
@@ -56,17 +58,20 @@ def snr(class_moments: ClassMoments) -> Float[Tensor, "p k"]:
             "fewer",
             "Take more samples, or project the features first.",
         )
-    root, kept = _inverse_root(within.matrix, marker(within.matrix))
+    eps, dtype = torch.finfo(means.dtype).eps, means.dtype
+    # In float64, as a narrow feature beside a wide one has an eigenvalue below the rounding of the largest.
+    covariance, means = within.matrix.double(), means.double()
+    rank = rank_of(covariance, eps, eps * torch.linalg.vector_norm(class_moments.means.detach(), dim=0))
+    root, kept = _inverse_root(covariance, marker(covariance), rank)
     lost = torch.linalg.vector_norm((means - means @ kept).detach())
-    if lost > torch.finfo(means.dtype).eps ** 0.5 * torch.linalg.vector_norm(means.detach()):
-        rank = round(float(kept.trace()))
+    if lost > eps**0.5 * torch.linalg.vector_norm(means.detach()):
         raise RangeError(
             "class_moments",
             "class means that differ only where samples of a class do",
             f"a within-class covariance of rank {rank} of {len(kept)}, and means beyond it",
             "The ratio is infinite there; take more samples or fewer features.",
         )
-    return root @ means.mT
+    return (root @ means.mT).to(dtype)
 
 
 class _InverseRoot(torch.autograd.Function):
@@ -77,10 +82,10 @@ class _InverseRoot(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: FunctionCtx, matrix: Tensor, mark: Tensor) -> tuple[Tensor, Tensor]:
-        """Root and projection; eigenvalues below p epsilons of the largest are rounding."""
+    def forward(ctx: FunctionCtx, matrix: Tensor, mark: Tensor, rank: int) -> tuple[Tensor, Tensor]:
+        """Root and projection; eigenvalues beyond the rank are rounding."""
         values, vectors = gram_eigenvectors(matrix)
-        kept = values > len(values) * torch.finfo(values.dtype).eps * values[-1]
+        kept = (torch.arange(len(values), device=values.device) >= len(values) - rank) & (values > 0)
         scale = torch.where(kept, values.rsqrt(), 0)
         projection = (vectors * kept) @ vectors.mT
         ctx.save_for_backward(scale, vectors, mark)
@@ -89,13 +94,13 @@ class _InverseRoot(torch.autograd.Function):
 
     @staticmethod
     @once("the inverse root of a covariance (snr)")
-    def backward(ctx: FunctionCtx, saved: tuple[Tensor, ...], grad: Tensor, _: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: FunctionCtx, saved: tuple[Tensor, ...], grad: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
         """The divided differences; with s the inverse roots, -s_i² s_j²/(s_i + s_j), and s_i³ towards the kernel."""
         scale, vectors, _ = saved
         a, b = scale.unsqueeze(1), scale.unsqueeze(0)
         both = (a > 0) & (b > 0)
         divided = torch.where(both, -((a * b) ** 2) / (a + b), a**3 + b**3)
-        return vectors @ (divided * (vectors.mT @ grad @ vectors)) @ vectors.mT, None
+        return vectors @ (divided * (vectors.mT @ grad @ vectors)) @ vectors.mT, None, None
 
 
-_inverse_root: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] = _InverseRoot.apply
+_inverse_root: Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]] = _InverseRoot.apply
