@@ -66,6 +66,22 @@ def test_mean_of_the_parts_is_the_mean_over_pairs_of_unequal_classes():
     torch.testing.assert_close(gnomon.cdnv(features[:3], labels[:3], moments), found[:3])
 
 
+@pytest.mark.parametrize(
+    ("each", "draws", "expected"),
+    [(1, 1, (0, 0, 0)), (2, 50, (0.19, 0.12, 0.06)), (5, 50, (0.41, 0.21, 0.11)), (500, 5, (0.53, 0.28, 0.14))],
+)
+def test_few_samples_per_class_lower_the_measures_of_spread_as_their_docstrings_say(each, draws, expected):
+    labels, found = torch.arange(10).repeat_interleave(each), []
+    for draw in range(draws):
+        features = normal(10, 16)[labels] + normal(10 * each, 16, seed=draw + 1) / 2
+        moments = gnomon.class_moments(features, labels, 10)
+        spread = gnomon.cdnv(features, labels, moments).mean()
+        found.append(torch.stack([gnomon.nc1(moments), gnomon.nc1_trace_ratio(moments), spread]))
+    torch.testing.assert_close(
+        torch.stack(found).mean(0), torch.tensor(expected, dtype=torch.float64), atol=0.005, rtol=0
+    )
+
+
 def test_a_sample_of_a_class_without_moments_is_at_no_mean():
     with pytest.warns(RuntimeWarning, match="1 of 3 classes without samples"):
         moments = gnomon.class_moments(torch.tensor([[1.0], [2.0]]), torch.tensor([0, 2]), 3)

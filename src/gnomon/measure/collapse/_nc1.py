@@ -21,8 +21,10 @@ def nc1(class_moments: ClassMoments) -> Float[Tensor, ""]:
         Generalising: On training digits it falls to 0.0017 with true labels (96 % accuracy on unseen digits), and only
             to 0.18 from a large initialisation (84 %).
         Misleads: Memorised classes collapse too: 0.0099 with shuffled labels. On unseen images it stays 6 to 1200 times
-            larger (mse-vs-ce, mse-collapse): say which samples it is measured on. With one sample per class it is 0
-            whatever the features. Three different numbers have this name.
+            larger (mse-vs-ce, mse-collapse): say which samples it is measured on. Few samples per class make it low, m
+            of them by a factor of at most about 1 - 1/m: 0.19, 0.41 and 0.53 with 2, 5 and 500 samples of the same ten
+            normal classes in 16 dimensions, and 0 with one sample whatever the features. Compare at the same m. Three
+            different numbers have this name.
 
     $\tfrac1k\operatorname{tr}(\Sigma_W\Sigma_B^\dagger)$, with the Moore-Penrose pseudo-inverse
 
