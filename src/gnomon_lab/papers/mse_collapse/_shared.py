@@ -250,7 +250,10 @@ def order(seed: int, samples: int) -> Tensor:
 
 
 def quantities(loss: str) -> Mapping[str, Callable[..., object] | Mapping[str, Callable[..., object]]]:
-    """What figures 2 to 8 show, on the samples of each split; the class means, too, are those of these samples."""
+    """What figures 2 to 8 show, on the samples of each split; the class means, too, are those of these samples.
+
+    So the disagreement on test images is not with the means of the training images, by which NC4 is defined.
+    """
     read: dict[str, Callable[..., object]] = {
         "accuracy": accuracy,
         "nc1": nc1,

@@ -125,8 +125,9 @@ def collapse(records: Sequence[Record], case: str, arm: str) -> Curves:
         f"collapse-{case}",
         f"Neural collapse under the squared error, {case}",
         "NC1 to NC4 are 0 where collapse is complete. Features of training images (solid) and of test images (dashed), "
-        "and the classifiers, the rows of the last weight. Robustness: how far DeepFool has to move test images, "
-        "relative to their norm, but for the untrained network. The mark: the first epoch without training error.",
+        "each with their own class means, and the classifiers, the rows of the last weight. Robustness: how far "
+        "DeepFool has to move test images, relative to their norm, but for the untrained network. The mark: the first "
+        "epoch without training error.",
         "epoch",
         tuple(drawn.values()),
         log_x=False,

@@ -100,8 +100,8 @@ def collapse(records: Sequence[Record], case: str, arms: dict[str, str]) -> Curv
         f"losses-{case}",
         f"Neural collapse under both losses, {case}",
         "NC1 to NC4, of the features, are 0 where collapse is complete. Training images (solid) and test images "
-        "(dashed). Robustness: how far DeepFool has to move test images, relative to their norm, but for the untrained "
-        "network.",
+        "(dashed), each with their own class means. Robustness: how far DeepFool has to move test images, relative to "
+        "their norm, but for the untrained network.",
         "epoch",
         tuple(panels(records, labelled, sum(marks, ())).values()),
         log_x=False,
