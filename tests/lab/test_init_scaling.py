@@ -6,10 +6,12 @@ import torch
 from gnomon import centroid
 from gnomon.data import Samples
 from gnomon.errors import RangeError
+from gnomon.models import mlp
 from gnomon_lab.papers.grokalign._zeros_and_ones import binary_cross_entropy, zeros_and_ones
 from gnomon_lab.papers.grokalign.init_scaling import (
     MECHANISMS,
     Config,
+    Scaled,
     centroids,
     claims,
     correlation,
@@ -116,6 +118,28 @@ def test_the_batch_says_what_each_network_says(tmp_path):
     torch.testing.assert_close(said[1], 4 * said[0])
     torch.testing.assert_close(said[3], 16 * said[2])
     torch.testing.assert_close(said[1], said[3] / 2)
+
+
+@pytest.mark.parametrize(("hidden", "scale"), [(1, 4.0), (2, 8.0)])
+def test_scaled_outputs_are_scaled_weights_at_another_learning_rate(hidden, scale):
+    """docs/errata.md, figure 10: exactly, as these scales are powers of two."""
+    x = torch.randn(20, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    widths, labels = (5, *[7] * hidden, 1), (x[:, 0] > 0).double()
+
+    def trained(of_output, of_weights, learning_rate):
+        model = Scaled(mlp(widths, scale=of_weights, generator=torch.Generator().manual_seed(0)).double(), of_output)
+        optimizer, said = torch.optim.SGD(model.parameters(), learning_rate), []
+        for _ in range(30):
+            said.append(model(x))
+            optimizer.zero_grad()
+            binary_cross_entropy(said[-1], labels).backward()
+            optimizer.step()
+        return torch.stack(said).detach()
+
+    weights = scale ** (1 / (hidden + 1))
+    output = trained(scale, 1.0, 0.01)
+    torch.testing.assert_close(output, trained(1.0, weights, 0.01 * weights**2), rtol=0, atol=0)
+    assert (output - trained(1.0, weights, 0.01)).abs().max() > 0.01
 
 
 TINY = Config(scales=(0.5, 2.0), digits=60, width=8, steps=20, readings=6)
