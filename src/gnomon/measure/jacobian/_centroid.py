@@ -32,8 +32,8 @@ def centroid(model: Model, x: Float[Tensor, "n *d"], *, memory: int | None = Non
         x: the samples.
         memory: bytes to use beyond the result; default: 512 MiB.
     Returns:
-        Unit: outputs per input. Linear in the outputs. For a bias-free piecewise linear network
-        $\langle x, \mu_x\rangle = \sum_k f_k(x)$.
+        Unit: outputs per input. Linear in the outputs. Where all pieces go through zero, as in a ReLU network without
+        biases, $\langle x, \mu_x\rangle = \sum_k f_k(x)$.
     Raises:
         ShapeError: if the outputs are not (n, c).
         EmptyError: if there are no samples.

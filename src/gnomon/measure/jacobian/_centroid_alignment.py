@@ -16,8 +16,8 @@ def centroid_alignment(centroid: Float[Tensor, "n *d"], x: Float[Tensor, "n *d"]
         Low, high: 0: the sum of the outputs reacts across the sample, and not along it. 1: along it alone.
         Generalising: On digits it stays at 0.015 in a network that memorised and rises to 0.789 in one that
             generalises, after its accuracy on unseen digits: 0.193 at 92.8 %.
-        Misleads: Under cross-entropy: -0.13 at 97 % accuracy on unseen digits. With a one-hot fit without biases it
-            only says how short the centroid is. It may rise because noise is learnt, as robustness falls (xor).
+        Misleads: Under cross-entropy: -0.13 at 97 % accuracy on unseen digits. With a one-hot fit by ReLUs without
+            biases it only says how short the centroid is. It may rise with learnt noise, as robustness falls (xor).
 
     $\cos(x, \mu_x) = \langle x, \mu_x\rangle / (\|x\|\,\|\mu_x\|)$
 

@@ -12,7 +12,7 @@ def centroid_inner_product(centroid: Float[Tensor, "n *d"], x: Float[Tensor, "n 
     r"""The inner product of each sample with the centroid of its linear region.
 
     Reading:
-        Low, high: Neither is good: without biases it is the sum of the outputs, 1 for one-hot labels that are fitted.
+        Low, high: Neither is good: with ReLUs and no biases it is the sum of the outputs, 1 for fitted one-hot labels.
         Generalising: Says nothing: on digits 0.95 at the end in a network that generalises, 1.00 in one that memorised.
         Misleads: As a sign of feature learning: under a constant kernel it moved by 7.1 of its 9.9 (ntk-regime).
 
@@ -27,7 +27,8 @@ def centroid_inner_product(centroid: Float[Tensor, "n *d"], x: Float[Tensor, "n 
         centroid: the centroids; unit: outputs per input.
         x: the samples at which they were taken.
     Returns:
-        Unit: outputs. Bilinear. For a bias-free piecewise linear network it is the sum of the outputs at x.
+        Unit: outputs. Bilinear. Where all pieces go through zero, as in a ReLU network without biases, it is the sum
+        of the outputs at x; with hard tanh it is not.
     Raises:
         ShapeError: if the shapes differ.
         EmptyError: if there are no samples.

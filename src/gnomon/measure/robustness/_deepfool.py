@@ -64,8 +64,8 @@ def deepfool(
 
     Every sample takes its own number of steps. The class to leave is the prediction, not the label, so a misclassified
     sample counts like any other; `left != labels` finds them. Inputs are not clipped to the range of pixels. This is a
-    search, without gradients; `robust_radius` is the length of a single step for a network without biases, and can be
-    differentiated.
+    search, without gradients; `robust_radius` is the length of a single step for a ReLU network without biases, and can
+    be differentiated.
 
     Source:
         Moosavi-Dezfooli et al., DeepFool, arXiv:1511.04599, algorithm 2, with the overshoot in each step as in their

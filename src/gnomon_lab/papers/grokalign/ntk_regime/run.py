@@ -84,7 +84,7 @@ def train_network(config: Config, run: Run, train: Samples) -> None:
 def hold_kernel(config: Config, run: Run, train: Samples) -> None:
     """Gradient descent in the linear regime: the initial kernel moves the outputs, as in theorem 9, and stays constant.
 
-    Without biases the inner product of a sample with its centroid is the output.
+    With ReLUs and no biases the inner product of a sample with its centroid is the output.
     """
     model, place, due = network(config, run, train), first_one(train), log_spaced(config.readings)
     with torch.no_grad():
