@@ -87,6 +87,7 @@ INSIDE = {"inner": (0.0, 0.1, 0.2, 3.9, 4.0), "constant": (0.0, 0.1, 0.2, 1.0, 2
         ({"off": -0.06, "change": -0.1}, 0),
         ({"norm": (1.0, 3.0, 3.0, 2.0, 1.0)}, 4),
         ({"alignment": (0.1, 0.1, 0.1, 0.5, 0.5)}, 5),  # at rest from step 100 on, as the inner product
+        ({"alignment": (0.5,) * 5}, 5),  # nothing ever turned into alignment
     ],
 )
 @pytest.mark.parametrize("order", [1, -1])
@@ -102,7 +103,7 @@ def test_what_is_measured():
     ]  # fmt: skip
     assert [claim.expected.partition(",")[0] for claim in found[:3]] == ["at most 5%", "more than 10%", "at least 73%"]
     assert claims([made_up(**INSIDE | {"kernel": (1.0, 1.0, 4.0, 1.0, 1.0)})])[1].measured == "75%"  # there and back
-    assert claims([made_up(**INSIDE | {"alignment": (0.5,) * 5})])[5].measured == "alignment 0, inner product 100"
+    assert claims([made_up(**INSIDE | {"alignment": (0.5,) * 5})])[5].measured == "alignment rests, inner product 100"
     assert claims([made_up(**INSIDE | {"norm": (2.0, 3.0, 4.0, 5.0, 6.0)})])[4].measured == "3.00"
 
 

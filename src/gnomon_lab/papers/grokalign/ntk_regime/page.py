@@ -72,6 +72,11 @@ def begins(found: FeatureLearningInterval) -> float:
     return math.inf if found.start is None else found.start
 
 
+def ends(found: FeatureLearningInterval) -> float:
+    """The step from which it rests after it has moved; NaN, which comes before and after nothing, if it never moves."""
+    return math.nan if found.end is None else found.end
+
+
 def words(found: FeatureLearningInterval) -> tuple[str, str]:
     """Start and end, for a table."""
     return ("rests", "rests") if found.start is None or found.end is None else (f"{found.start:,g}", f"{found.end:,g}")
@@ -150,7 +155,7 @@ def claims(seeds: Seeds) -> list[Claim]:
     inside, least = ([share(records) for records in seeds] for share in (share_inside, least_inside))
     beyonds = [beyond_interval(records) for records in seeds]
     norms = [series(records, NETWORK, "norm")[1] for records in seeds]
-    rests = [(interval(records, "alignment").end or 0, interval(records, "inner").end or 0) for records in seeds]
+    settled = [(interval(records, "alignment"), interval(records, "inner")) for records in seeds]
     return [
         Claim(
             "theorem 9's rate times the learning rate is the change of the inner product over a step: sum of the "
@@ -193,8 +198,8 @@ def claims(seeds: Seeds) -> list[Claim]:
         Claim(
             "eventually the inner product no longer turns into alignment: the steps from which each rests",
             f"{SOURCE}, section 4.1",
-            "the alignment's first",
-            "; ".join(f"alignment {a:,g}, inner product {b:,g}" for a, b in rests),
-            all(a < b for a, b in rests),
+            "both move, and the alignment rests first",
+            "; ".join(f"alignment {words(a)[1]}, inner product {words(b)[1]}" for a, b in settled),
+            all(ends(a) < ends(b) for a, b in settled),
         ),
     ]
