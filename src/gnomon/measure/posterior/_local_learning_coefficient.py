@@ -64,7 +64,7 @@ def local_learning_coefficient(
     seed: int = 0,
     memory: int | None = None,
 ) -> LocalLearningCoefficient:
-    r"""The local learning coefficient, estimated by SGLD: how many directions of the parameters change the loss.
+    r"""The local learning coefficient, estimated by SGLD: half an effective number of parameters.
 
     Reading:
         Low, high: Low: much can change while the loss hardly does. p/2, half the parameters, in a regular model;
