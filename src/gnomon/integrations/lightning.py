@@ -38,7 +38,7 @@ class ProbeCallback(Callback):
     Args:
         build: a function from the module to the probe.
         stop: when training may end, by `gnomon.stop_when`; its history is in the trainer's checkpoints. Several rules
-            about the same quantities are told apart by their order: added ones begin anew, and so do all if there are
+            about the same quantities are told apart by their order: added ones start over, and so do all if there are
             fewer than in the checkpoint, with a warning.
     Raises:
         TypeError: if `build` is not a function, or is a probe; when training begins: if it does not return a probe.

@@ -15,7 +15,7 @@ GAP = 0.8
 
 
 class Fitting(Locator):
-    """The first of several locators whose labels have room side by side on a horizontal axis, at each drawing anew.
+    """The first of several locators whose labels have room side by side on a horizontal axis, each time it is drawn.
 
     Where there is none, it takes every second tick of the last, or every third, and so on.
 

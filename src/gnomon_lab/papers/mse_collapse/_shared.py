@@ -106,7 +106,7 @@ def train_all(config: Config, run: Run, losses: tuple[str, ...]) -> None:
 
 
 def best_rate(config: Config, run: Run, case: str, loss: str, train: Samples, test: Samples) -> float:
-    """The learning rate with the best test accuracy, of several after trainings that are read only at their end.
+    """The learning rate with the best test accuracy, of several after training runs read only at their end.
 
     What is read in between would change nothing in the training.
 
