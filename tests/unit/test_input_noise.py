@@ -129,6 +129,15 @@ def test_bad_settings_are_listed_together():
 
 
 @pytest.mark.bad_input
+def test_the_least_level_is_not_above_the_largest():
+    x = torch.zeros(2)
+    for call in (lambda level: noise_level(0.0, level), lambda level: input_noise(x, 0.0, level), InputNoise):
+        with pytest.raises(RangeError, match=r"noise_level: expected least at most largest, 0\.01, got 0\.03\. Change"):
+            call(0.01)
+    assert noise_level(0.0, 0.02, 0.02) == noise_level(1.0, 0.02, 0.02) == 0.02
+
+
+@pytest.mark.bad_input
 def test_bad_inputs_are_named():
     with pytest.raises(RangeError, match=r"input_noise\(x\): expected a floating-point tensor, got torch.int64"):
         input_noise(torch.zeros(2, dtype=torch.long), 0.5)

@@ -33,7 +33,7 @@ def noise_level(
     Args:
         train_accuracy: a in [0, 1]; a number, or a tensor of several, such as one per seed.
         largest: σ_max, the level while nothing is learned.
-        least: σ_min, where it stops shrinking; with the defaults, from an accuracy of one half on.
+        least: σ_min ≤ σ_max, where it stops shrinking; with the defaults, from an accuracy of one half on.
 
     Returns:
         At least σ_min, decreasing in a, of the shape of a; in the unit of the inputs.
@@ -50,6 +50,7 @@ def noise_level(
         ("train_accuracy", train_accuracy, "in [0, 1]", bool(torch.as_tensor(within).all())),
         ("largest", largest, "finite and at least 0", 0 <= largest < math.inf),
         ("least", least, "finite and at least 0", 0 <= least < math.inf),
+        ("least", least, f"at most largest, {largest!r}", not 0 <= largest < least < math.inf),
     )
     level = largest * (1 - train_accuracy)
     return level.clamp(min=least) if isinstance(level, Tensor) else max(level, least)
@@ -76,7 +77,7 @@ def input_noise(
         x: the batch.
         train_accuracy: in [0, 1]; a tensor must broadcast against x, one value per seed as (s, 1, 1) against (s, n, d).
         largest: the level at accuracy 0, in the unit of x; the default is meant for standardised inputs.
-        least: the level that it never falls below.
+        least: the level that it never falls below, at most `largest`: equal to it, the noise is constant.
         generator: where the noise comes from; default: torch's global one.
 
     Returns:
@@ -124,7 +125,7 @@ class InputNoise:
         Tan and Huang, arXiv:2311.06597; see `input_noise`.
     Args:
         largest: the level at accuracy 0, in the unit of the inputs.
-        least: the level that it never falls below.
+        least: the level that it never falls below, at most `largest`: equal to it, the noise is constant.
         generator: where the noise comes from; default: torch's global one.
         train_accuracy: the last one known.
     Raises:
