@@ -603,6 +603,16 @@ def test_what_is_no_optimizer_is_named(optimizer):
         OrthoGrad([nn.Parameter(torch.ones(3))]).attach(optimizer)
 
 
+@pytest.mark.bad_input
+@pytest.mark.parametrize("make", [OrthoGrad, EgalitarianGradients, gnomon.GrokfastMA, WeightNormConstraint])
+def test_lbfgs_is_refused(make):
+    w = nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.LBFGS([w])
+    with pytest.raises(RangeError, match=rf"{make.__name__}\.attach\(optimizer\): expected a first-order .*LBFGS"):
+        make([w]).attach(optimizer)
+    assert "gnomon" not in optimizer.state_dict()
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_autocast_around_a_method_changes_no_bit(generator, dtype):
     weight = nn.Parameter(20 * torch.randn(64, 64, generator=generator))

@@ -6,7 +6,7 @@ from types import FrameType
 from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
-from torch.optim import Optimizer
+from torch.optim import LBFGS, Optimizer
 
 from gnomon.errors import ArgumentTypeError, CheckpointError, RangeError, within
 
@@ -42,8 +42,8 @@ def attach(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str,
     and clipped.
 
     Raises:
-        RangeError: if the optimizer lacks one of the parameters, or has a method already. At a step: if it is fused
-            and would unscale the gradients itself.
+        RangeError: if the optimizer is LBFGS, lacks one of the parameters, or has a method already. At a step: if it
+            is fused and would unscale the gradients itself.
         CheckpointError: on loading, if the optimizer's state has no method's state in it.
     """
     optimizer = _bind(method, optimizer, parameters)
@@ -130,6 +130,8 @@ def _bind(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str, 
         optimizer = inner  # Accelerate's has no hooks of its own.
     if not hasattr(optimizer, "param_groups"):
         raise ArgumentTypeError("optimizer", "a torch.optim.Optimizer", type(optimizer).__name__, "Pass one.")
+    if isinstance(optimizer, LBFGS):  # it compares gradients at several points, as those of one loss
+        raise RangeError("optimizer", "a first-order optimizer", "LBFGS", "Pass one such as SGD or AdamW.")
     held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
     lacking = [name for name, parameter in parameters if parameter.requires_grad and id(parameter) not in held]
     if lacking:

@@ -56,16 +56,17 @@ class ChangedGradients(ABC):
     def attach(self, optimizer: torch.optim.Optimizer) -> None:
         """Changes the gradients before each step of the optimizer from now on, and is saved in its `state_dict`.
 
-        Gradients are then accumulated, unscaled and clipped. With a closure, as for LBFGS, they are changed after each
-        evaluation. To resume, attach before the optimizer's `load_state_dict`, which otherwise leaves the method's
-        state out without a word; a copy of the optimizer, or a pickle, has nothing attached.
-        `torch.distributed.checkpoint` saves only a part of an optimizer's `state_dict`, and omits this: save the
-        method's own separately, load both, and attach then.
+        Gradients are then accumulated, unscaled and clipped. With a closure, they are changed after it. LBFGS is
+        refused: it compares gradients at several points, as those of one loss, which changed ones are not, and
+        diverges. To resume, attach before the optimizer's `load_state_dict`, which otherwise leaves the method's state
+        out without a word; a copy of the optimizer, or a pickle, has nothing attached. `torch.distributed.checkpoint`
+        saves only a part of an optimizer's `state_dict`, and omits this: save the method's own separately, load both,
+        and attach then.
 
         Raises:
             TypeError: if it is not an optimizer.
-            RangeError: if the optimizer lacks one of the parameters, or has a method already. At a step: if it is fused
-                and would unscale the gradients itself.
+            RangeError: if the optimizer is LBFGS, lacks one of the parameters, or has a method already. At a step: if
+                it is fused and would unscale the gradients itself.
             CheckpointError: on loading, if the optimizer's state has no method's state in it.
         """
         with within(f"{self._where}.attach"):

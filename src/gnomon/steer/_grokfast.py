@@ -15,8 +15,8 @@ class GrokfastEMA(AmplifiedGradients):
 
     $\mu \leftarrow \alpha\mu + (1-\alpha)g$, $g \leftarrow g + \lambda\mu$, from $\mu = g$ at the first gradient
 
-    Call it once per step of the optimizer, whichever that is; gradients accumulated over several backward passes count
-    as one:
+    Call it once per step of the optimizer, which is any but LBFGS; gradients accumulated over several backward passes
+    count as one:
 
         loss.backward()
         grokfast()

@@ -18,7 +18,7 @@ class OrthoGrad(ChangedGradients):
     $g_\perp = g - \frac{w^\top g}{w^\top w}\,w$, $g \leftarrow \frac{\|g\|}{\|g_\perp\|}\,g_\perp$ for each tensor w
 
     Beyond 100 % train accuracy the loss falls by scaling the weights up, which changes no prediction of a homogeneous
-    network; this removes that direction from the step. Call it once per step, whichever the optimizer is:
+    network; this removes that direction from the step. Call it once per step, of any optimizer but LBFGS:
 
         loss.backward()
         orthograd()

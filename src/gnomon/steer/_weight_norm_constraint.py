@@ -90,7 +90,8 @@ class WeightNormConstraint:
 
         Raises:
             TypeError: if it is not an optimizer.
-            RangeError: if the optimizer lacks one of the parameters, or has a method already.
+            RangeError: if the optimizer is LBFGS, which compares gradients at points between which the weights are
+                rescaled; if it lacks one of the parameters, or has a method already.
             CheckpointError: on loading, if the optimizer's state has no method's state in it.
         """
         with within("WeightNormConstraint.attach"):
