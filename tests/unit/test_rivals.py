@@ -778,6 +778,18 @@ def test_states_with_other_entries_are_refused(make, state, got):
         make([nn.Parameter(torch.ones(2, 2))]).load_state_dict(state)
 
 
+@pytest.mark.parametrize("make", [OrthoGrad, EgalitarianGradients])
+@pytest.mark.parametrize("other", [gnomon.GrokfastEMA, gnomon.GrokfastMA])
+def test_the_state_of_a_method_that_counts_steps_too_is_refused(make, other):
+    w = nn.Parameter(torch.ones(2))
+    w.grad = torch.ones(2)
+    method, grokfast = make([w]), other([w])
+    grokfast()
+    with pytest.raises(CheckpointError, match=r"expected one with steps alone, got steps, taken, memory\. Load a"):
+        method.load_state_dict(grokfast.state_dict())
+    assert method.steps == 0
+
+
 @pytest.mark.bad_input
 @pytest.mark.parametrize(
     ("make", "state", "message"),

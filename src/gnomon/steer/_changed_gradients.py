@@ -10,7 +10,7 @@ from torch import Tensor
 from gnomon._precision import full_precision
 from gnomon.errors import RangeError, within
 from gnomon.steer._attach import attach
-from gnomon.steer._parameters import first_nonfinite, gradients_of, named, norm_of, require_entries
+from gnomon.steer._parameters import first_nonfinite, gradients_of, named, norm_of, not_the_state, require_entries
 
 
 class ChangedGradients(ABC):
@@ -83,6 +83,8 @@ class ChangedGradients(ABC):
             CheckpointError: if it is a state of something else.
         """
         require_entries(state_dict, self._where, steps=int)
+        if len(state_dict) > 1:  # Grokfast's has steps too
+            raise not_the_state("one with steps alone", ", ".join(map(str, state_dict)), self._where)
         self.steps = int(state_dict["steps"])
 
     def _known(self, i: int) -> str:
