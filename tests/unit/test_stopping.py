@@ -124,9 +124,9 @@ def test_what_is_wrong_is_named():
     with pytest.raises(RangeError, match=r"stop_when\(x\): expected one of size, got x\. Leave it out"):
         stop_when(lambda size: True, x=1)
     with pytest.raises(
-        RangeError, match=r"stop_when\(plateau\): expected alignment in the reading, got size, .*Measure"
+        RangeError, match=r"expected length, width in the reading, got size, .*Measure length, width too"
     ):
-        stop_when(plateau)(first)
+        stop_when(lambda length, size, width: True)(first)
     half = stop_when(lambda half: True)
     with pytest.raises(
         RangeError, match=r"got size, parts.half, parts.whole. Did you mean stop_when\(<lambda>, half='parts.half'\)\?"
@@ -140,6 +140,31 @@ def test_what_is_wrong_is_named():
             again(reading)
     with pytest.raises(RangeError, match=r"expected the history of size, got half\. Ask for the same"):
         again.load_state_dict({"steps": [1], "histories": {"half": [1.0]}})
+
+
+@pytest.mark.parametrize(
+    ("measured", "keywords", "hint"),
+    [
+        (("jacobian_alignment", "explained_variance_ratio"), {}, r"alignment='jacobian_alignment', {pc1}\)\?$"),
+        (
+            ("centroid_alignment", "explained_variance_ratio"),
+            {"high": 0.3, "alignment": "centroid_alignment"},
+            r"high=0\.3, alignment='centroid_alignment', {pc1}\)\?$",
+        ),
+        (("jacobian_alignment",), {}, r"{pc1}\)\? Measure explained_variance_ratio too\.$"),
+        (
+            ("train/jacobian_alignment", "train/explained_variance_ratio"),
+            {"split": "train", "alignment": "train/jacobian_alignment"},
+            r"split='train', alignment='train/jacobian_alignment', pc1='train/explained_variance_ratio'\)\?$",
+        ),
+    ],
+)
+def test_the_hint_names_all_that_plateau_needs_and_keeps_what_was_given(measured, keywords, hint):
+    """There is no quantity `pc1`."""
+    reading = Reading(0, dict.fromkeys(measured, torch.tensor(0.5)), {})
+    message = r"Did you mean stop_when\(plateau, .*" + hint.format(pc1="pc1='explained_variance_ratio'")
+    with pytest.raises(RangeError, match=message):
+        stop_when(plateau, **keywords)(reading)
 
 
 @pytest.mark.parametrize("answer", [None, 0.5, "yes", nn.Identity()])

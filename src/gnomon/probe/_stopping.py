@@ -9,6 +9,9 @@ from typing import Any
 from gnomon.errors import ArgumentTypeError, CheckpointError, RangeError, public, within
 from gnomon.probe._reading import Reading
 
+QUANTITIES = {"pc1": "explained_variance_ratio"}
+"""The quantities of arguments that are named otherwise."""
+
 
 class Stop:
     """Asks a criterion after each reading whether training may end; `stop_when` makes one.
@@ -23,12 +26,16 @@ class Stop:
     """
 
     def __init__(
-        self, criterion: Callable[..., object], names: Mapping[str, str], settings: Mapping[str, object]
+        self,
+        criterion: Callable[..., object],
+        names: Mapping[str, str],
+        settings: Mapping[str, object],
+        given: Mapping[str, object],
     ) -> None:
         self.steps: list[int] = []
         self.histories: dict[str, list[float]] = {name: [] for name in names.values() if name != "steps"}
         self.verdict: Any = None
-        self._criterion, self._names, self._settings = criterion, names, settings
+        self._criterion, self._names, self._settings, self._given = criterion, names, settings, given
 
     @within("stop_when")
     def __call__(self, reading: Reading) -> bool:
@@ -97,17 +104,17 @@ class Stop:
         self.histories = {name: [*values] for name, values in state_dict["histories"].items()}
 
     def _check(self, reading: Reading, scalars: dict[str, float]) -> None:
-        for argument, name in self._names.items():
-            # What has no value has no parts either, such as `.total`.
-            if name == "steps" or name in scalars or any(name.startswith(f"{absent}.") for absent in reading.missing):
-                continue
-            near = [known for known in scalars if name in known] or difflib.get_close_matches(name, scalars, 1)
-            meant = f"{argument}={near[0]!r}" if near else ""
-            if near and argument == name and near[0].endswith(f"/{name}"):
-                meant = f"split={near[0].removesuffix(f'/{name}')!r}"
-            hint = f"Did you mean stop_when({self._called}, {meant})?" if near else "Measure it too."
+        # What has no value has no parts either, such as `.total`.
+        without = tuple(f"{absent}." for absent in reading.missing)
+        lacking = {
+            argument: name
+            for argument, name in self._names.items()
+            if name != "steps" and name not in scalars and not name.startswith(without)
+        }
+        if lacking:
             there = ", ".join(known for known in scalars if not known.endswith((".min", ".max")))
-            raise RangeError(self._called, f"{name} in the reading", there, hint)
+            expected = f"{', '.join(lacking.values())} in the reading"
+            raise RangeError(self._called, expected, there, self._hint(lacking, scalars))
         if self.steps and reading.step <= self.steps[-1]:
             raise RangeError(
                 self._called,
@@ -115,6 +122,27 @@ class Stop:
                 f"step {reading.step}",
                 "Make a new one for each training; when resuming, load the history that was saved with the network.",
             )
+
+    def _hint(self, lacking: dict[str, str], scalars: dict[str, float]) -> str:
+        """The call that was meant, and what is to be measured for it."""
+        meant, unmeasured = {**self._given}, list[str]()
+        for argument, asked in lacking.items():
+            split, slash, last = asked.rpartition("/")
+            name = split + slash + QUANTITIES.get(last, last)
+            near = [known for known in scalars if name in known] or difflib.get_close_matches(name, scalars, 1)
+            if not near:
+                unmeasured.append(name)
+            if near and argument == name and near[0].endswith(f"/{name}"):
+                meant["split"] = near[0].removesuffix(f"/{name}")
+            elif near or name != asked:
+                meant[argument] = near[0] if near else name
+        hints = []
+        if meant != self._given:
+            keywords = ", ".join(f"{argument}={value!r}" for argument, value in meant.items())
+            hints.append(f"Did you mean stop_when({self._called}, {keywords})?")
+        if unmeasured:
+            hints.append(f"Measure {', '.join(unmeasured)} too.")
+        return " ".join(hints)
 
     @property
     def _called(self) -> str:
@@ -182,7 +210,8 @@ def stop_when(criterion: Callable[..., object], /, *, split: str | None = None, 
         and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
     }
     names = {name: value for name, value in (asked | keywords).items() if isinstance(value, str)}
-    return Stop(criterion, names, {name: value for name, value in keywords.items() if name not in names})
+    settings = {name: value for name, value in keywords.items() if name not in names}
+    return Stop(criterion, names, settings, keywords if split is None else {"split": split, **keywords})
 
 
 def are_sequences(steps: object, histories: object) -> bool:
