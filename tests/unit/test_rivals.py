@@ -604,6 +604,16 @@ def test_what_is_no_optimizer_is_named(optimizer):
 
 
 @pytest.mark.bad_input
+def test_the_parameters_of_a_parametrised_layer_are_no_weights():
+    """`original0` has the rows' lengths, and the scale of `original1` changes nothing."""
+    model = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(5, 3)), nn.Linear(3, 2))
+    expected = r"^SpectralNormPenalty\(parameters\): expected the weights that .*, got 0\.parametrizations\.weight"
+    with pytest.raises(RangeError, match=expected):
+        SpectralNormPenalty(model.named_parameters())
+    SpectralNormPenalty(pair for pair in model.named_parameters() if "parametrizations" not in pair[0])
+
+
+@pytest.mark.bad_input
 @pytest.mark.parametrize("make", [OrthoGrad, EgalitarianGradients, gnomon.GrokfastMA, WeightNormConstraint])
 def test_lbfgs_is_refused(make):
     w = nn.Parameter(torch.ones(3))

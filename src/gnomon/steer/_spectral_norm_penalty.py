@@ -11,7 +11,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._precision import full_precision, in_single, single
 from gnomon.autodiff import Model
-from gnomon.errors import EmptyError, ShapeError, public
+from gnomon.errors import EmptyError, RangeError, ShapeError, public
 from gnomon.linalg import drawn, unit
 from gnomon.steer._parameters import named, not_the_state, require_entries, require_real
 
@@ -35,13 +35,14 @@ class SpectralNormPenalty:
         Yoshida and Miyato, arXiv:1705.10941, algorithm 1.
     Args:
         parameters: `model.named_parameters()`, or `model.parameters()`; those with one axis or none, such as biases,
-            are left out, as there.
+            are left out, as there. Those of a parametrised layer, as by `weight_norm`, are not the weights that the
+            network uses: with names they are refused, without they are taken.
         coefficient: λ ≥ 0; the paper's is 0.01.
         iterations: steps of the power iteration per call, from 1 on.
         generator: where the first directions come from; default: torch's global one.
     Raises:
         RangeError: listing every setting that is out of range; if a tensor is not a parameter, or is given twice; if
-            a matrix is complex.
+            a matrix is complex, or a parametrised layer's.
         EmptyError: if no parameter has two axes.
     Cost: two products of each matrix with a vector per iteration; O(p) for the gradient.
     Example:
@@ -67,6 +68,9 @@ class SpectralNormPenalty:
         self.iterations = iterations
         matrices = [pair for pair in named(parameters) if pair[1].ndim > 1 and pair[1].numel()]
         require_real(matrices)
+        for name, _ in matrices:
+            if "parametrizations." in name:
+                raise RangeError("parameters", "the weights that the network uses", name, "Leave it out.")
         self._weights = [parameter for _, parameter in matrices]
         if not self._weights:
             raise EmptyError("parameters", "a matrix among them", "none", "Pass model.named_parameters().")
