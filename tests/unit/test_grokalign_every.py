@@ -12,6 +12,7 @@ from gnomon import GrokAlign
 from gnomon.autodiff._flops import Flops
 from gnomon.errors import RangeError, UnsupportedModuleError
 from gnomon.models import mlp
+from gnomon.steer._turns import place
 from tests.zoo import BUILDERS, zoo
 
 
@@ -38,22 +39,26 @@ def test_its_mean_is_that_of_the_penalty_at_every_call(every, level):
         assert sum(penalty != 0 for penalty in penalties[turn * every : (turn + 1) * every]) == 1
 
 
-def test_it_acts_first_at_the_first_call_and_then_at_distances_about_k():
-    for every in (1, 2, 5, 16, 64):
-        calls = torch.tensor(acting(every, 40 * every))
-        gaps = calls.diff()
-        assert calls[0] == 0
-        assert gaps.min() >= 0.6 * every - 1
-        assert gaps.max() <= 1.7 * every + 1
+@pytest.mark.parametrize("every", [1, 2, 5, 16, 64])
+def test_it_acts_at_the_first_call_and_then_once_in_each_turn(every):
+    calls = acting(every, 40 * every)
+    assert calls[0] == 0
+    assert calls == [turn * every + place(turn, every) for turn in range(40)]
 
 
-@pytest.mark.parametrize("every", [2, 4, 16])
+def test_the_places_are_the_published_numbers_of_splitmix64():
+    numbers = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F, 0xF88BB8A8724C81EC]
+    assert [place(turn, 2**64) for turn in range(1, 5)] == numbers
+    assert [place(turn, 10) for turn in range(1, 5)] == [number % 10 for number in numbers]
+
+
+@pytest.mark.parametrize("every", [2, 3, 4, 10, 16, 21, 29, 32, 34, 55, 64])
 def test_batches_in_a_fixed_order_have_it_equally_often(every):
-    calls = torch.tensor(acting(every, 12 * 32 * every))
-    for batches in (2, 3, 4, 9, 16, 32):
-        counts = torch.bincount(calls % batches, minlength=batches) / (len(calls) / batches)
-        assert counts.min() >= 0.6
-        assert counts.max() <= 1.4
+    """For any number of batches, also near Fibonacci ratios, as often as by chance: 100 times each in the mean."""
+    calls = torch.tensor([turn * every + place(turn, every) for turn in range(100 * 130)])
+    for batches in range(2, 131):
+        counts = torch.bincount(calls[: 100 * batches] % batches, minlength=batches)
+        assert (counts - 100).abs().max() < 5 * (100 * (1 - 1 / batches)) ** 0.5
 
 
 def test_where_it_does_not_act_nothing_is_multiplied():

@@ -26,12 +26,7 @@ from gnomon.autodiff import (
 from gnomon.errors import ArgumentTypeError, UnsupportedModuleError, public
 from gnomon.linalg import drawn
 from gnomon.steer._parameters import require_entries
-
-GOLDEN = (math.sqrt(5) - 1) / 2
-"""The share of k calls by which the place at which the penalty acts moves on each time.
-
-At a fixed place, or at places that recur, it would permanently miss some of the batches if these come in a fixed order.
-"""
+from gnomon.steer._turns import place
 
 
 @dataclass(frozen=True)
@@ -51,10 +46,11 @@ class GrokAlign:
     With `every` = k it acts once in every k calls, k times as strongly, so that its mean stays the same; otherwise it
     is a zero that costs nothing. Calls are counted, one per batch, not the optimizer's steps: with gradients
     accumulated over several batches, one of them has the penalty, for the same work and with less of a jolt than if
-    every batch of each k-th step had it. It acts at the first call, then some 0.6 k to 1.6 k calls apart: so batches in
-    a fixed order, and the passes of a method that makes two per step, have it equally often in the end. A call without
-    gradients does not count, and returns the penalty at its mean strength. LBFGS, which evaluates one loss several
-    times, needs k = 1 and nothing random: `exact`, on whole batches.
+    every batch of each k-th step had it. It acts at the first call, and then once in each turn of k calls, at a
+    pseudo-random place, the same in each training: so batches in a fixed order, and the passes of a method that makes
+    two per step, have it equally often, up to chance. A call without gradients does not count, and returns the penalty
+    at its mean strength. LBFGS, which evaluates one loss several times, needs k = 1 and nothing random: `exact`, on
+    whole batches.
 
     Estimators. `exact` uses the complete Jacobian, by c backward passes. `projection` uses random unit vectors v on the
     output sphere: $\frac{c}{p}\sum_{j\le p}\|v_j^\top J\|^2$ has mean $\|J\|_F^2$, and its square root, which the norm
@@ -223,9 +219,8 @@ class GrokAlign:
         if not torch.is_grad_enabled():
             return self.coefficient
         every = int(self.every)
-        turn, place = divmod(self._state["calls"], every)
-        acts = place == int(every * (turn * GOLDEN % 1))
-        return every * self.coefficient if acts else None
+        turn, at = divmod(self._state["calls"], every)
+        return every * self.coefficient if at == place(turn, every) else None
 
     def _count(self) -> None:
         """Notes that a call has ended: one that fails, and is made again, acts again."""
