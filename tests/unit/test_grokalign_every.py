@@ -84,6 +84,17 @@ def test_where_it_does_not_act_nothing_is_multiplied():
     assert zero.dtype == x.dtype
 
 
+def test_it_may_be_added_to_in_place_whether_it_acts_or_not():
+    (model, x), seldom = zoo("bias"), GrokAlign(0.3, "exact", every=2)
+    for call in (seldom, lambda model, x: seldom.logits_and_penalty(model, x)[1]):
+        for _ in range(4):
+            penalty = call(model, x)
+            expected = 2 * penalty.detach()
+            penalty *= 2
+            penalty.backward()
+            torch.testing.assert_close(penalty.detach(), expected)
+
+
 def test_a_network_that_changes_its_samples_changes_copies():
     class InPlace(nn.Linear):
         def forward(self, x):

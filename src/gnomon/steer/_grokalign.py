@@ -283,8 +283,8 @@ def _require(model: Model, x: Tensor) -> None:
 
 
 def _zero(like: Tensor) -> Tensor:
-    """The penalty where it does not act: with a gradient, as elsewhere, so that it may be differentiated alone."""
-    return like.new_zeros((), requires_grad=True)
+    """The penalty where it does not act: with a graph, as elsewhere, to be differentiated alone or changed in place."""
+    return like.new_zeros((), requires_grad=True).clone()
 
 
 def _signed_units(logits: Float[Tensor, "n c"]) -> Iterator[Float[Tensor, "n c"]]:
