@@ -91,8 +91,11 @@ class GrokAlign:
             model must treat each sample by itself, and in DistributedDataParallel with `find_unused_parameters` both
             must use the same parameters.
         squared: penalise the squared norm; `level` is then one of squared norms.
-        every: k ≥ 1, act at one call in k. A norm held at a `level` swings about k times as far around it. A copy that
-            `dataclasses.replace` makes counts its own calls: give it this one's `state_dict()`.
+        every: k ≥ 1, act at one call in k. A norm held at a `level` swings about k times as far around it. Where the
+            gradient's norm is clipped, or the step normalised, as by `EgalitarianGradients` or signs, being k times as
+            strong has no effect beyond some size: there the penalty is weaker, by up to k; under Adam in part
+            (docs/quantities/steer.md). Clip the loss's gradient alone, or use k = 1. A copy that `dataclasses.replace`
+            makes counts its own calls: give it this one's `state_dict()`.
         generator: where the random vectors and parts come from; default: torch's global one.
     Raises:
         RangeError: listing every setting that is out of range.
