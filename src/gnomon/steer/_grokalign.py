@@ -84,7 +84,8 @@ class GrokAlign:
             this penalty's with λ = 1, both at initialisation, and judge by held-out samples, at equal time.
         estimator: "projection" or "exact".
         projections: random vectors per sample, for "projection".
-        level: hold the mean norm at this value instead of minimising it.
+        level: hold the mean norm at this value instead of minimising it. `projection` reads norms too low, and so holds
+            the true one above it, with one vector by up to a quarter: use `exact`, or `squared` and the level squared.
         fraction: the part of the batch to use, in (0, 1]: below 1 a random part, whose mean norm has the whole batch's
             mean norm as its expectation, whatever the order of the batch. It is run by itself, apart from the rest of
             the batch, because a backward pass for some samples of a forward pass computes products for all: so the
