@@ -31,6 +31,8 @@ class SAM:
     The first pass's gradients only tell which way is up: they are then cleared, so clipping, accumulation and other
     methods belong after the second. If a batch is accumulated in parts, accumulate all parts before going uphill, and
     all of them again there. While BatchNorm is in training mode, its running statistics are updated in both passes.
+    Dropout draws other masks in the second, which is then another network, with another slope: to have the same, put
+    torch's random state back before it.
 
     The scale of a `GradScaler` does not affect the direction, but it grows until gradients overflow. With
     `skip_nonfinite` the parameters then stay where they are: the second pass overflows too, and the scaler skips the
