@@ -31,7 +31,8 @@ def gradient_norm(batch_gradients: BatchGradients) -> Float[Tensor, ""]:
         invariant under rotations of the parameters.
     Raises:
         ArgumentTypeError: if the argument is anything else.
-    Cost: that of `batch_gradients`.
+    Cost: that of `batch_gradients`: with its 16 batches 2 to 13 forward and backward passes. Where nothing else needs
+        these, `functools.partial(batch_gradients, batches=2)` takes one to two.
     Example:
         >>> import torch, gnomon
         >>> layer, x, labels = torch.nn.Linear(2, 2), torch.zeros(4, 2), torch.tensor([0, 0, 0, 1])
