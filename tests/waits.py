@@ -13,7 +13,7 @@ ERRORS = {
     *("dynamics/_central_path.py:CentralPath._reading", "dynamics/_general_flow.py:GeneralFlow.__init__"),
     *("dynamics/_general_flow.py:_initial_state", "dynamics/_integration.py:increasing_times"),
     *("dynamics/_linear_deep_rfm.py:_check_gram", "dynamics/_clustered_flow.py:ClusteredFlow.__init__"),
-    *("linalg/_covariance.py:covariance_of", "linalg/_pseudo_inverse.py:above_rounding"),
+    "linalg/_covariance.py:covariance_of",
     *("dynamics/_snr_growth.py:snr_growth", "dynamics/_truncation_time.py:truncation_time_bound"),
     *("kernels/_distances.py:check_metric", "kernels/_distances.py:_require_squares"),
     *("kernels/_agop.py:kernel_agop", "linalg/_gini.py:gini", "linalg/_polar_decomposition.py:polar_decomposition"),
@@ -49,7 +49,8 @@ ERRORS = {
 WAYS = {
     *("linalg/_gram_sum.py:_products", "regions/_operations.py:joined", "steer/_parameters.py:joint_norm"),
     *("linalg/_directions.py:length", "linalg/_spectra.py:decomposed", "measure/_by_class.py:_lie_close"),
-    *("dynamics/_snr_growth.py:_root", "linalg/_pseudo_inverse.py:kept", "linalg/_pseudo_inverse.py:rank_of"),
+    *("dynamics/_snr_growth.py:_root", "linalg/_covariance.py:above_rounding"),
+    "measure/_least_squares.py:independent",
     *("dynamics/_truncation_time.py:_at_radius", "linalg/_krylov.py:krylov", "linalg/_squared_norm.py:squared_norm"),
     *(
         "linalg/_lanczos.py:lanczos",

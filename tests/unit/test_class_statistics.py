@@ -268,7 +268,7 @@ def test_covariance_held_whole_or_as_rows(p):
         for seven in (7, torch.tensor(7)):
             torch.testing.assert_close((held / seven).dense(), matrix / 7, rtol=1e-13, atol=1e-13)
         torch.testing.assert_close(held.shifted_solve(a, torch.full((p,), 0.3)) @ (matrix + 0.3 * torch.eye(p)), a)
-        inside, beyond = held.pseudo_solver(torch.finfo(a.dtype).eps, torch.zeros(p))(a)
+        inside, beyond = held.pseudo_solver(torch.finfo(a.dtype).eps)(a)
         torch.testing.assert_close(inside @ matrix + beyond, a)
         torch.testing.assert_close(beyond @ matrix, torch.zeros_like(a))
         for other in (Factored(b), Dense(b.T @ b)):

@@ -9,6 +9,7 @@ from gnomon.linalg._covariance import (
     covariance,
     covariance_of,
     identity,
+    pseudo_inverse,
     smaller,
 )
 from gnomon.linalg._cross_entropies import cross_entropies
@@ -23,7 +24,6 @@ from gnomon.linalg._normal import drawn, generator_of, normal
 from gnomon.linalg._once import marker, once
 from gnomon.linalg._polar_decomposition import PolarDecomposition, polar_decomposition
 from gnomon.linalg._products import Products
-from gnomon.linalg._pseudo_inverse import indefinite, pseudo_inverse, rank_of
 from gnomon.linalg._roots import SavedTensors, psd_root
 from gnomon.linalg._spectra import gram_eigenvalues, gram_eigenvectors, over_largest, scaled_gram, top_share
 from gnomon.linalg._squared_norm import BLOCK, HELD, SquaredNorm, interval, share_of, squared_norm, student
@@ -56,7 +56,6 @@ __all__ = [
     "gram_eigenvalues",
     "gram_eigenvectors",
     "identity",
-    "indefinite",
     "interval",
     "joined",
     "krylov",
@@ -72,7 +71,6 @@ __all__ = [
     "power_of_two",
     "psd_root",
     "pseudo_inverse",
-    "rank_of",
     "root",
     "scaled",
     "scaled_gram",

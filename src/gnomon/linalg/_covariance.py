@@ -1,5 +1,6 @@
 """Positive semi-definite matrices, held in full or as rows, whichever is smaller."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -9,7 +10,10 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import RangeError
-from gnomon.linalg._pseudo_inverse import Solver, kept, scales, solver_of
+from gnomon.linalg._spectra import decomposed, gram_eigenvectors
+
+Solver = Callable[[Float[Tensor, "m p"]], tuple[Float[Tensor, "m p"], Float[Tensor, "m p"]]]
+"""Maps rows to their products with a pseudo-inverse, and to what it leaves out."""
 
 
 @dataclass(frozen=True)
@@ -50,25 +54,33 @@ class Dense:
     @full_precision
     def shifted_solve(self, rows: Float[Tensor, "m p"], shift: Float[Tensor, "p"]) -> Float[Tensor, "m p"]:
         r"""$A(\Sigma + \operatorname{diag}(\mathrm{shift}))^{-1}$ for the rows A, at shifts above 0."""
-        shifted = self.matrix + shift.diag()
+        shifted = Dense(self.matrix + shift.diag())
         scale = shifted.diagonal().detach().sqrt()
-        return torch.linalg.solve(shifted / scale / scale.unsqueeze(1), rows / scale, left=False) / scale
+        return torch.linalg.solve(shifted.over(scale).matrix, rows / scale, left=False) / scale
 
     @full_precision
-    def pseudo_solver(self, eps: float, least: Float[Tensor, "p"]) -> Solver:
+    def pseudo_solver(self, eps: float) -> Solver:
         r"""What maps rows A to $A\Sigma^+$, and to their part beyond the range, $A(I - \Sigma\Sigma^+)$."""
-        scale, inverse = scales(self.diagonal(), least)
-        alike = self.matrix * inverse * inverse.unsqueeze(1)
-        values, vectors = kept(alike.detach(), eps)
-        if len(values) == len(alike):  # of full rank
-            whole = torch.linalg.inv(alike)
-            return lambda a: ((a * inverse) @ whole * inverse, torch.zeros_like(a))
-        # With V, Λ the eigenvectors that are kept, CV(VᵀCV)⁻¹VᵀC is C, and remains so, to first order, where C changes
-        # within its rank: the gradient needs none of the eigenvectors.
-        turned = vectors.mT @ alike @ vectors
-        turned = turned - (turned - values.diag()).detach()
-        rows = torch.linalg.solve_triangular(torch.linalg.cholesky(turned), vectors.mT @ alike, upper=False)
-        return solver_of(rows * scale)
+        inverse = pseudo_inverse(self.matrix, eps)
+        rank = (inverse * self.matrix).sum().detach().round()
+
+        @full_precision
+        def solve(rows: Float[Tensor, "m p"]) -> tuple[Float[Tensor, "m p"], Float[Tensor, "m p"]]:
+            beyond = rows - rows @ inverse @ self.matrix
+            # Twice, because the first difference still contains rounding errors within the range.
+            beyond = beyond - beyond @ inverse @ self.matrix
+            return rows @ inverse, torch.where(rank < rows.shape[1], beyond, 0)
+
+        return solve
+
+    @full_precision
+    def spanning(self, eps: float) -> Float[Tensor, "r p"]:
+        """Linearly independent rows that span its range, without what rounding fills, as in `pseudo_inverse`."""
+        return above_rounding(self.matrix, eps).mT @ self.matrix
+
+    def over(self, scale: Float[Tensor, "p"]) -> "Dense":
+        """The covariance of features divided by these."""
+        return Dense(self.matrix / scale / scale.unsqueeze(1))
 
     def to(self, dtype: torch.dtype) -> "Dense":
         """The same in another precision."""
@@ -138,11 +150,28 @@ class Factored:
         return (first + inverted(wanted - first - first @ own.mT @ own)) / scale
 
     @full_precision
-    def pseudo_solver(self, eps: float, least: Float[Tensor, "p"]) -> Solver:
+    def pseudo_solver(self, eps: float) -> Solver:
         r"""What maps rows A to $A(F^\top F)^+$, and to their part beyond the range of $F^\top$."""
-        alike = self.rows.detach() * scales(self.diagonal(), least)[1]
-        _, vectors = kept(alike @ alike.mT, eps)
-        return solver_of(vectors.mT @ self.rows)
+        own = self.rows
+        inverse = pseudo_inverse(own @ own.mT, eps)
+
+        @full_precision
+        def solve(rows: Float[Tensor, "m p"]) -> tuple[Float[Tensor, "m p"], Float[Tensor, "m p"]]:
+            inside = rows @ own.mT @ inverse
+            beyond = rows - inside @ own
+            beyond = beyond - beyond @ own.mT @ inverse @ own
+            return inside @ inverse @ own, beyond
+
+        return solve
+
+    @full_precision
+    def spanning(self, eps: float) -> Float[Tensor, "r p"]:
+        """Linearly independent rows that span its range, without what rounding fills, as in `pseudo_inverse`."""
+        return above_rounding(self.rows @ self.rows.mT, eps).mT @ self.rows
+
+    def over(self, scale: Float[Tensor, "p"]) -> "Factored":
+        """The covariance of features divided by these."""
+        return Factored(self.rows / scale)
 
     def to(self, dtype: torch.dtype) -> "Factored":
         """The same in another precision."""
@@ -170,6 +199,18 @@ def smaller(rows: Float[Tensor, "r p"]) -> Covariance:
     r"""$F^\top F$ as its rows if they are fewer than its columns, otherwise in full."""
     factored = Factored(rows)
     return factored if rows.shape[0] < rows.shape[1] else Dense(factored.dense())
+
+
+def pseudo_inverse(matrix: Float[Tensor, "p p"], eps: float) -> Float[Tensor, "p p"]:
+    """The pseudo-inverse, ignoring what rounding fills: eigenvalues below p epsilons of the largest."""
+    rtol = len(matrix) * eps
+    return decomposed(lambda held: (torch.linalg.pinv(held, rtol=rtol, hermitian=True),), matrix)[0]
+
+
+def above_rounding(matrix: Float[Tensor, "p p"], eps: float) -> Float[Tensor, "p r"]:
+    """The eigenvectors whose eigenvalues are above p epsilons of the largest; no graph."""
+    values, vectors = gram_eigenvectors(matrix.detach())
+    return vectors[:, values > len(values) * eps * values[-1:]]
 
 
 def identity(like: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -11,7 +10,7 @@ from torch.nn import functional
 
 from gnomon import _checks
 from gnomon.errors import RangeError, ShapeError
-from gnomon.linalg import Covariance, Factored, identity, indefinite, psd_root, pseudo_inverse, smaller
+from gnomon.linalg import Covariance, Factored, identity, psd_root, pseudo_inverse, smaller
 from gnomon.measure._by_class import without
 from gnomon.measure._moments import ClassMoments
 
@@ -108,16 +107,53 @@ def regression(
         least = (LEAST if isinstance(within, Factored) else max(eps, LEAST)) * rows.shape[1]
         clamped = (least * within.diagonal().detach()).clamp(min=shift)
         return by_woodbury(rows, targets, lambda turned: within.shifted_solve(turned, clamped))
-    solve = within.pseudo_solver(eps, rounding)
+    # With every feature at spread 1, so that a wide one does not make the others look like rounding.
+    scale = spreads(within, rows.detach(), rounding)
+    alike, apart, sizes = within.over(scale), rows / scale, [len(part) for part, _ in blocks]
+    weight, kernel = without_shift(alike, apart, targets, sizes, eps, rounding / scale)
+    return of_least_norm(weight / scale, torch.cat([alike.spanning(eps), kernel]) * scale)
+
+
+def spreads(within: Covariance, rows: Float[Tensor, "m p"], rounding: Float[Tensor, "p"]) -> Float[Tensor, "p"]:
+    """The features' spreads within classes; where rounding explains them, those of the rows, or its own size, or 1."""
+    spread, between = within.diagonal().detach().sqrt(), torch.linalg.vector_norm(rows, dim=0)
+    spread = torch.where(spread > rounding, spread, torch.maximum(between, rounding))
+    return torch.where(spread > 0, spread, 1)
+
+
+def without_shift(
+    within: Covariance,
+    rows: Float[Tensor, "m p"],
+    targets: Float[Tensor, "m k"],
+    sizes: list[int],
+    eps: float,
+    rounding: Float[Tensor, "p"],
+) -> tuple[Float[Tensor, "k p"], Float[Tensor, "r p"]]:
+    """A minimiser for features of spread 1, and linearly independent rows that span the part of A in Σ's kernel."""
+    solve = within.pseudo_solver(eps)
     along, beyond = solve(rows)
-    kernel, sizes = beyond[:0], [len(part) for part, _ in blocks]
+    kernel = beyond[:0]
     for part, inside, own in zip(*(torch.split(each, sizes) for each in (rows, along, beyond)), strict=True):
         known = own @ torch.linalg.pinv(kernel) @ kernel
         kernel = torch.cat([kernel, known + distinct(own - known, part, inside, within, eps, rounding)])
     fits = torch.linalg.pinv(kernel)
     left = identity(rows @ rows.mT) - kernel @ fits
     weight = by_woodbury(left @ rows, left @ targets, lambda turned: solve(turned)[0])
-    return weight + (targets.mT - weight @ rows.mT) @ fits.mT
+    return weight + (targets.mT - weight @ rows.mT) @ fits.mT, independent(kernel)
+
+
+def independent(rows: Float[Tensor, "m p"]) -> Float[Tensor, "r p"]:
+    """As many combinations of rows as their rank."""
+    left, sizes, _ = torch.linalg.svd(rows.detach(), full_matrices=False)
+    return left[:, sizes > max(rows.shape) * torch.finfo(rows.dtype).eps * sizes[:1]].mT @ rows
+
+
+def of_least_norm(weight: Float[Tensor, "k p"], rows: Float[Tensor, "r p"]) -> Float[Tensor, "k p"]:
+    """The weight's part in the span of linearly independent rows, which has the same products with them."""
+    if len(rows) == rows.shape[1]:
+        return weight
+    basis, _ = torch.linalg.qr(rows.mT)
+    return weight @ basis @ basis.mT
 
 
 def by_woodbury(
@@ -144,7 +180,12 @@ def inverse_of_scaled(matrix: Float[Tensor, "m m"]) -> Float[Tensor, "m m"]:
     """The inverse of the identity plus a positive semidefinite matrix, whose rows may be of very different sizes."""
     diagonal = matrix.diagonal().detach()
     if not (diagonal > 0).all():
-        raise indefinite("negative ones")
+        raise RangeError(
+            "class_moments",
+            "a covariance within classes whose eigenvalues are not negative",
+            "negative ones",
+            "Take the moments of features, and do not round them to half precision.",
+        )
     scale = diagonal.rsqrt()
     return scale.unsqueeze(1) * torch.linalg.inv(scale.unsqueeze(1) * matrix * scale) * scale
 
@@ -162,15 +203,13 @@ def distinct(
     Rounding tilts the range, and so moves parts of A out of it: that of Σ by as much as it changes $A\Sigma^+\Sigma$,
     where $A\Sigma^+$ is `along`, and that of the features by $\sqrt{A\Sigma^+A^\top}$, what A is of their spread.
     """
-    left, _, right = torch.linalg.svd(beyond.detach(), full_matrices=False)
+    left, sizes, right = torch.linalg.svd(beyond.detach(), full_matrices=False)
     rows, along = left.mT @ rows.detach(), left.mT @ along.detach()
-    spreads = within.diagonal().detach().sqrt()
-    norm = partial(torch.linalg.vector_norm, dim=1)
-    tilt = norm(rounding * right) * (rows * along).sum(1).clamp(min=0).sqrt()
-    tilt = tilt + eps * norm(along * spreads) * norm(spreads * right)
+    tilt = torch.linalg.vector_norm(rounding * right, dim=1) * (rows * along).sum(1).clamp(min=0).sqrt()
+    tilt = tilt + eps * within.trace().detach() * torch.linalg.vector_norm(along, dim=1)
     spread = within.variances(right).detach().clamp(min=0).sqrt()
-    own = rows.shape[1] * eps * norm(torch.linalg.vector_norm(rows, dim=0) * right)
-    apart = norm(left.mT @ beyond.detach()) > 10 * torch.maximum(torch.maximum(spread, own), tilt)
+    own = rows.shape[1] * eps * torch.linalg.matrix_norm(rows)
+    apart = sizes > 10 * torch.maximum(torch.maximum(spread, own), tilt)
     return (left * apart) @ left.mT @ beyond
 
 

@@ -9,7 +9,7 @@ from torch.autograd.function import FunctionCtx
 
 from gnomon._precision import half_as_single
 from gnomon.errors import RangeError
-from gnomon.linalg import Factored, gram_eigenvectors, marker, once, rank_of
+from gnomon.linalg import Factored, gram_eigenvectors, marker, once
 from gnomon.measure._moments import ClassMoments
 
 
@@ -60,9 +60,11 @@ def snr(class_moments: ClassMoments) -> Float[Tensor, "p k"]:
         )
     eps, dtype = torch.finfo(means.dtype).eps, means.dtype
     # In float64, as a narrow feature beside a wide one has an eigenvalue below the rounding of the largest.
-    covariance, means = within.matrix.double(), means.double()
-    rank = rank_of(covariance, eps, eps * torch.linalg.vector_norm(class_moments.means.detach(), dim=0))
-    root, kept = _inverse_root(covariance, marker(covariance), rank)
+    within, means = within.to(torch.float64), means.double()
+    rounding = eps * torch.linalg.vector_norm(class_moments.means.detach(), dim=0)
+    spread = within.diagonal().detach().sqrt()
+    rank = len(within.over(torch.where(spread > rounding, spread, torch.inf)).spanning(eps))
+    root, kept = _inverse_root(within.matrix, marker(within.matrix), rank)
     lost = torch.linalg.vector_norm((means - means @ kept).detach())
     if lost > eps**0.5 * torch.linalg.vector_norm(means.detach()):
         raise RangeError(
