@@ -17,8 +17,8 @@ def circulant_deviation(matrix: Float[Tensor, "p p"]) -> Float[Tensor, ""]:
         Low, high: 0: every entry depends on the difference of its indices alone. Near 1: as for independent entries.
         Generalising: For the AGOP's block between the two summands, in a kernel machine that learns a + b mod 61
             (rfm-addition), it falls to a ninth before one unseen pair in twenty is right.
-        Misleads: It is also low for a machine that has learnt only that a + b = b + a: a multiple of the identity is
-            circulant.
+        Misleads: It is low too, 0.15 to 0.18, where a machine gets only 42 to 55 % of the unseen sums right
+            (rfm-addition).
 
     $\frac{\sum_{i,j}(A_{ij} - m_{(i-j)\bmod p})^2}{\sum_{i,j}(A_{ij} - m)^2}$, with the mean $m_k$ of each wrapped
     diagonal and the mean of all entries, m
