@@ -102,6 +102,87 @@ def test_of_a_convolution_it_is_the_sum_over_patches():
         torch.testing.assert_close(table.cosine[place], (gram * said).sum() / (gram.norm() * said.norm()))
 
 
+def all_four(gram, said):
+    """The four numbers by their definitions."""
+    values, vectors = torch.linalg.eigh(said @ said.T)
+    root = (vectors * values.clamp_min(0).sqrt()) @ vectors.T
+    pearson = [torch.corrcoef(torch.stack([gram.flatten(), one.flatten()]))[0, 1] for one in (said, root)]
+    cosine = torch.cosine_similarity(gram.flatten(), said.flatten(), 0)
+    return torch.stack([(gram - said).norm() / (gram.norm() + said.norm()), pearson[0], cosine, pearson[1]])
+
+
+def of(table, name):
+    place = table.layers.index(name)
+    return torch.stack([part[place] for part in (table.residual, table.pearson, table.cosine, table.pearson_root)])
+
+
+class Words(nn.Module):
+    """The embedding of three words and a linear layer; with vectors in place of words, their products with it."""
+
+    def __init__(self, words, *, sparse=False):
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(words, 2, sparse=sparse), nn.Linear(6, 3)
+        self.double()
+
+    def forward(self, words):
+        vectors = words @ self.embedding.weight if words.is_floating_point() else self.embedding(words)
+        return self.head(vectors.flatten(1).tanh())
+
+
+@pytest.mark.parametrize("words", [4, 20])
+@pytest.mark.parametrize("sparse", [True, False])
+def test_of_an_embedding_it_is_of_the_words(words, sparse):
+    """From the gradients with respect to one-hot vectors; 20 words are more than twice as many as its dimensions."""
+    torch.manual_seed(0)
+    model, labels = Words(words, sparse=sparse), torch.arange(30) % 3
+    x = torch.randint(words, (30, 3))
+    vectors = one_hot(x, words).double().requires_grad_()
+    (gradient,) = torch.autograd.grad(cross_entropy(model(vectors), labels), vectors)
+    said = -(gradient.flatten(0, 1).T @ vectors.detach().flatten(0, 1)) / DECAY
+    weight = model.embedding.weight.detach()
+    for memory in (None, 2**12):
+        found = of(fact_table(model, x, labels, weight_decay=DECAY, memory=memory), "embedding.weight")
+        torch.testing.assert_close(found, all_four(weight @ weight.T, said))
+
+
+def test_a_vocabulary_is_not_squared():
+    model, x = Words(10**6), torch.randint(10**6, (30, 3))
+    assert fact_table(model, x, torch.arange(30) % 3, weight_decay=DECAY).residual[0] <= 1
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_of_a_transposed_convolution_it_is_of_its_pixels(groups):
+    """Strides as large as the kernel; of groups the sum of each one's own, as for other convolutions."""
+    layer = nn.ConvTranspose2d(4, 6, 2, stride=2, groups=groups, bias=False)
+    model = nn.Sequential(layer, nn.Tanh(), nn.Flatten(), nn.Linear(6 * 36, 3)).double()
+    x, labels = drawn(10, 4, 3, 3).requires_grad_(), torch.arange(10) % 3
+    (gradient,) = torch.autograd.grad(cross_entropy(model(x), labels), x)
+    pixels, pulls = (part.detach().movedim(1, -1).reshape(-1, groups, 4 // groups) for part in (x, gradient))
+    said = -torch.einsum("igj,igk->jk", pulls, pixels) / DECAY
+    weight = layer.weight.detach().unflatten(0, (groups, -1)).flatten(2)
+    found = of(fact_table(model, x.detach(), labels, weight_decay=DECAY), "0.weight")
+    torch.testing.assert_close(found, all_four(torch.einsum("gjp,gkp->jk", weight, weight), said))
+
+
+@pytest.mark.parametrize("width", [5, 784])
+def test_of_weights_that_are_all_alike_there_is_no_correlation_but_the_cosine(width):
+    """Whatever the width: what rounding leaves of a constant matrix is no structure."""
+    layer, x = nn.Linear(width, 1, bias=False).double(), drawn(9, width)
+    for value in (0.1, 0.37, 1 / 3):
+        nn.init.constant_(layer.weight, value)
+        table = fact_table(layer, x, drawn(9, 1, seed=1), weight_decay=DECAY, loss="mse")
+        assert table.pearson == table.pearson_root == 0
+        assert table.cosine.abs() > 0
+
+
+def test_of_a_wide_weight_it_is_what_it_is_of_others():
+    layer, x, labels = nn.Linear(40, 3).double(), drawn(9, 40) + 0.5, torch.arange(9) % 3
+    (gradient,) = torch.autograd.grad(cross_entropy(layer(x), labels), layer.weight)
+    weight = layer.weight.detach()
+    expected = all_four(weight.T @ weight, -weight.T @ gradient / DECAY)
+    torch.testing.assert_close(of(fact_table(layer, x, labels, weight_decay=DECAY), "weight"), expected)
+
+
 def test_weights_that_are_no_layer_s_are_read_in_a_probe():
     """All of a transformer's, and those alone that are trained."""
     generator = torch.Generator().manual_seed(0)

@@ -15,18 +15,23 @@ def weight_gram(weight: Float[Tensor, "q *p"]) -> Float[Tensor, "p p"]:
     return rows.mT @ rows
 
 
-def correlation(a: Float[Tensor, "p p"], b: Float[Tensor, "p p"], *, centred: bool) -> Float[Tensor, ""]:
-    """The cosine between all entries of two matrices, minus their means if centred."""
+def correlation(
+    a: Float[Tensor, "p p"], b: Float[Tensor, "p p"], *, centred: bool, terms: int | None = None
+) -> Float[Tensor, ""]:
+    """The cosine between all entries of two matrices, minus their means if centred.
+
+    Their rounding is that of sums of p terms, or of so many.
+    """
     if centred:
-        a, b = _centred(a), _centred(b)
+        a, b = (_centred(matrix, terms or len(matrix)) for matrix in (a, b))
     return cosine(a.flatten(), b.flatten())
 
 
-def _centred(matrix: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
+def _centred(matrix: Float[Tensor, "p p"], terms: int) -> Float[Tensor, "p p"]:
     """The entries minus their mean; 0 where only rounding tells them apart, which the cosine would take for all."""
     matrix = scaled(matrix)
     centred = matrix - matrix.mean()
-    rounding = roundings(len(matrix)) * torch.finfo(matrix.dtype).eps * torch.linalg.matrix_norm(matrix.detach())
+    rounding = roundings(terms) * torch.finfo(matrix.dtype).eps * torch.linalg.matrix_norm(matrix.detach())
     return torch.where(torch.linalg.matrix_norm(centred.detach()) <= rounding, 0, centred)  # NaN stays
 
 

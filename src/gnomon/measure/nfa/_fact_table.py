@@ -15,6 +15,9 @@ from gnomon.linalg import Dense, Factored, psd_root
 from gnomon.measure._correlation import correlation, root_of, weight_gram
 from gnomon.measure._losses import Loss, scaled_sum
 
+TRANSPOSED = (nn.Embedding, nn.EmbeddingBag, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+"""Layers that store the transpose of what their input is multiplied with."""
+
 
 @dataclass(frozen=True)
 class FACTTable:
@@ -65,6 +68,10 @@ def fact_table(
     these act on patches, on tokens or in several calls, and neither inputs nor gradients of single samples are stored.
     The correlations do not depend on $\lambda$; those with the AGOP are in `nfa_table`, for comparison.
 
+    What a layer computes is $z = Wh$. torch's embeddings, where h is one-hot, and its transposed convolutions store
+    $W^\top$, and are read accordingly; a shared weight as in the first of its layers. Any other parameter is taken as
+    it is stored: where that is the transpose, F is $-\frac1{n\lambda}\sum_i z_i\nabla_z\ell_i^\top$.
+
     Source:
         Boix-Adserà, Mallinar, Simon, Belkin, arXiv:2507.05644. The residual is gnomon's.
     Args:
@@ -86,7 +93,7 @@ def fact_table(
         UnsupportedModuleError: if in training mode BatchNorm mixes the samples or Dropout draws random numbers, or if
             nothing is trainable.
     Cost: a forward and a backward pass over the samples, one more forward pass where they do not fit at once, and
-        O(q p²) for each weight of q rows.
+        O(q p min(q, p)) for each weight of q rows.
     Example:
         >>> import torch, gnomon
         >>> layer = torch.nn.Linear(1, 1, bias=False)
@@ -105,13 +112,45 @@ def fact_table(
     size = chunk_size(model, x, memory=memory)
     gradients = loss_gradient(model, weights, x, labels, partial(scaled_sum, loss), size, create_graph=False)
     share = scale_of_sum(len(x)) / len(x)
-    rows = [_row(weights[name].detach(), share * part.double(), weight_decay) for name, part in gradients.items()]
+    rows = []
+    for name, part in gradients.items():
+        gradient = share * part.to_dense().double()  # that of a sparse embedding is sparse
+        weight, pull = (_multiplying(model, name, own) for own in (weights[name].detach().double(), -gradient))
+        rows.append(_row(weight, pull, weight_decay))
     return FACTTable(tuple(weights), *torch.stack(rows, dim=1))
 
 
-def _row(weight: Float[Tensor, "q *p"], gradient: Float[Tensor, "q *p"], decay: float | int) -> Float[Tensor, "4"]:
-    """The four numbers of a weight, from the weight and the gradient of the loss with respect to it."""
-    weight, gradient = weight.double().flatten(1), -gradient.flatten(1)
+def _multiplying(model: nn.Module, name: str, weight: Float[Tensor, "q *p"]) -> Float[Tensor, "r s"]:
+    """The weight as the matrix that its layer multiplies with its input; those of groups row under row."""
+    place, _, own = name.rpartition(".")
+    layer = model.get_submodule(place)
+    if own == "weight" and isinstance(layer, TRANSPOSED):
+        groups = getattr(layer, "groups", 1)
+        return weight.reshape(groups, len(weight) // groups, -1).mT.flatten(0, 1)
+    return weight.flatten(1)
+
+
+def _narrowed(weight: Float[Tensor, "q p"], gradient: Float[Tensor, "q p"]) -> tuple[Tensor, Tensor]:
+    r"""Both in an orthonormal basis that spans their rows and the vector of ones, whose entries stay equal in it.
+
+    So no inner product of products of the two changes, whether their mean entry is subtracted or not; but these are no
+    longer p x p, and p may be the size of a vocabulary.
+    """
+    q, p = weight.shape
+    if 2 * q + 1 >= p:
+        return weight, gradient
+    triangle = torch.linalg.qr(torch.cat([weight.new_ones(1, p), weight, gradient]).mT, mode="r").R.mT
+    ones = triangle[0] / triangle[0].norm()
+    # Reflected, from the basis whose first vector is that of ones.
+    normal = ones - len(ones) ** -0.5
+    weight, gradient = (triangle - 2 * torch.outer(triangle @ normal, normal) / normal.square().sum())[1:].split(q)
+    return weight, gradient
+
+
+def _row(weight: Float[Tensor, "q p"], gradient: Float[Tensor, "q p"], decay: float | int) -> Float[Tensor, "4"]:
+    """The four numbers of a weight, from the weight and minus the gradient of the mean loss with respect to it."""
+    p = weight.shape[1]
+    weight, gradient = _narrowed(weight, gradient)
     gram, pull = weight_gram(weight), weight.mT @ gradient
     own, others = decay * torch.linalg.matrix_norm(gram), torch.linalg.matrix_norm(pull)
     residual = torch.linalg.matrix_norm(decay * gram - pull) / torch.where(own + others > 0, own + others, 1)
@@ -119,4 +158,4 @@ def _row(weight: Float[Tensor, "q *p"], gradient: Float[Tensor, "q *p"], decay: 
     squared = Factored(psd_root(gradient @ gradient.mT) @ weight) if of_rows else Dense(pull @ pull.mT)
     root = root_of(squared).dense()
     matrices = (pull, True), (pull, False), (root, True)
-    return torch.stack([residual, *(correlation(gram, matrix, centred=centred) for matrix, centred in matrices)])
+    return torch.stack([residual, *(correlation(gram, other, centred=c, terms=p) for other, c in matrices)])
