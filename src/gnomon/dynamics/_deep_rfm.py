@@ -56,7 +56,8 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
         device: where to compute, as torch names it.
     Attributes:
         classes_: the labels, sorted.
-        readings_: a `DeepRFMReading` for each layer.
+        readings_: a `DeepRFMReading` for each layer. With the Gaussian kernel an NC1 below 1e-6 depends on the
+            jitter and on the order of the samples: with 500 digits of MNIST up to 2.5-fold.
         n_features_in_: the number of inputs.
     Raises:
         RangeError: from `fit`, if a setting is out of range, if there is only one class, if a variance overflows, if
