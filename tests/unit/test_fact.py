@@ -226,6 +226,24 @@ def test_training_is_the_same_bit_for_bit_with_and_without():
     torch.testing.assert_close(trained(probed=True), trained(probed=False), rtol=0, atol=0)
 
 
+def test_the_residual_is_one_where_both_pull_the_same_way_or_one_of_them_alone():
+    layer = nn.Linear(2, 1, bias=False).double()
+    nn.init.constant_(layer.weight, 0.5)
+    x, target = torch.tensor([[1.0, 0.0], [0.0, 1.0]]).double(), torch.tensor([[-1.0], [-1.0]]).double()
+    both = fact_table(layer, x, target, weight_decay=1.5, loss="mse")
+    assert (both.residual.item(), both.cosine.item()) == pytest.approx((1, -1))
+    alone = fact_table(layer, x, target, weight_decay=0, loss="mse")
+    rest = fact_table(layer, x, torch.full((2, 1), 0.5).double(), weight_decay=1, loss="mse")
+    assert alone.residual == rest.residual == 1
+
+
+def test_of_one_row_the_root_is_the_weight_s_whatever_the_loss_says():
+    model, x = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 1)).double(), drawn(9, 4)
+    table = fact_table(model, x, drawn(9, 1, seed=1), weight_decay=DECAY, loss="mse")
+    torch.testing.assert_close(table.pearson_root[1], torch.tensor(1.0).double())
+    assert table.pearson_root[0] < 0.99
+
+
 def test_of_nothing_it_is_zero():
     layer = nn.Linear(3, 2, bias=False)
     nn.init.zeros_(layer.weight)
