@@ -33,6 +33,7 @@ def nfa_correlation(
 
     The neural feature ansatz says that it is close to 1 in trained networks. A value that is close to 1 without
     training is no evidence: at default initialisation it is high too, so compare it with the value at initialisation.
+    At a layer whose outputs are the network's, where G is $W^\top W$, it is no evidence at all.
 
     A probe passes it the weight of the linear layer that the samples enter, and the AGOP at the network's input;
     `nfa_table` covers every layer.

@@ -47,9 +47,15 @@ def nfa_table(
         Generalising: Says little: on digits the third layer's value goes from 0.76 to 0.82 in a network that
             generalises and to 0.84 in one that memorised. On MNIST, training changes the cosine with the AGOP itself
             most, from 0.55 to 0.83 (nfa).
-        Misleads: Without the table at initialisation, where values are already high.
+        Misleads: Without the table at initialisation, where values are already high. In a mean over the layers with
+            the last one in it, where they are 1 or nearly so, whatever it has learnt.
 
     At default initialisation correlations are already high: compute the table there too, and compare.
+
+    Where a layer's outputs are the network's, or their mean over tokens or patches is, G is a multiple of $W^\top W$:
+    the correlations with G are 1, those with its root too if there is one output, and 0.93 to 0.99 with the ten of the
+    digits (0 where all entries are equal or W is 0). The paper's ansatz and its mean of 0.74 are of the hidden layers:
+    for such a mean leave this layer out.
 
     Source:
         Beaglehole et al., arXiv:2402.13728, ansatz 3.2, appendix C and figures 10 to 12.
@@ -70,7 +76,7 @@ def nfa_table(
         >>> import torch, gnomon
         >>> model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
         >>> table = gnomon.nfa_table(model, torch.ones(5, 3))
-        >>> table.layers, round(table.cosine[1].item(), 6)
+        >>> table.layers, round(table.cosine[1].item(), 6)  # behind layer 2 nothing comes
         (('0', '2'), 1.0)
     """
     named = named_weights(model, layers)
