@@ -77,6 +77,7 @@ def test_derivatives_in_the_input_are_plain_ones_at_any_memory(name, n):
     assert held(model) == before
 
 
+@pytest.mark.filterwarnings("ignore:nfa_table. no path from the input")
 @pytest.mark.parametrize("name", FOREIGN)
 def test_parameters_stay_the_same_objects_where_a_function_refuses_too(name):
     model, x = foreign(name)

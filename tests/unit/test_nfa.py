@@ -166,6 +166,42 @@ def test_a_diverged_network_is_named(value):
         nfa_table(model, x)
 
 
+class Heads(nn.Module):
+    """Two layers, and three that the outputs do not depend on: not called, called on a constant, and to no end."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(5, 6), nn.Linear(6, 2)
+        self.unused, self.of_constants, self.dropped = nn.Linear(6, 2), nn.Linear(5, 6), nn.Linear(6, 2)
+        self.double()
+
+    def forward(self, x):
+        hidden = (self.first(x) + self.of_constants(torch.ones_like(x))).tanh()
+        self.dropped(hidden)
+        return self.last(hidden)
+
+
+def test_layers_without_a_path_are_left_out_with_a_warning_unless_named():
+    model, x = Heads(), normal(9, 5)
+    expected = nfa_table(model, x, layers=["first", "last"])
+    match = "no path from the input to the outputs leads through unused, of_constants, dropped. What is measured"
+    for memory in (None, 1000):
+        with pytest.warns(RuntimeWarning, match=match):
+            table = nfa_table(model, x, memory=memory)
+        assert table.layers == expected.layers == ("first", "last")
+        torch.testing.assert_close(table.pearson_root, expected.pearson_root)
+        torch.testing.assert_close(table.cosine, expected.cosine)
+
+
+def test_of_attention_its_projections_are_not_among_the_layers():
+    """As the docstring says; `fact_table` has their weights."""
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    model, x = nn.Sequential(layer, nn.Flatten(), nn.Linear(40, 3)).eval(), normal(4, 5, 8).float()
+    assert nfa_table(model, x).layers == ("0.linear1", "0.linear2", "2")
+    weights = gnomon.fact_table(model, x, torch.arange(4) % 3, weight_decay=0.1).layers
+    assert {"0.self_attn.in_proj_weight", "0.self_attn.out_proj.weight"} < {*weights}
+
+
 @pytest.mark.bad_input
 def test_bad_layers_are_named():
     model, x = mlp((5, 6, 2)), normal(4, 5).float()
@@ -175,6 +211,12 @@ def test_bad_layers_are_named():
         nfa_table(nn.Tanh(), x)
     with pytest.raises(RangeError, match=r"nfa_table\(layers\): expected one of 0, 1, 2, got 'head'"):
         nfa_table(model, x, layers=["head"])
+    with pytest.raises(UnsupportedModuleError, match=r"nfa_table\(layers\): expected layers .*, got layer 'unused'"):
+        nfa_table(Heads(), normal(9, 5), layers=["first", "unused"])
+    alone = nn.Tanh()
+    alone.head = nn.Linear(5, 2)
+    with pytest.raises(EmptyError, match=r"nfa_table\(model\): expected a linear .* is used, got no path .* head\. P"):
+        nfa_table(alone, x)
 
 
 @pytest.mark.bad_input

@@ -22,11 +22,14 @@ from gnomon.linalg import Covariance, GramSum, psd_root
 
 
 def gradient_products(
-    model: Model, x: Float[Tensor, "n *d"], layers: Sequence[str], *, memory: int | None
+    model: Model, x: Float[Tensor, "n *d"], layers: Sequence[str], *, memory: int | None, required: bool = True
 ) -> dict[str, Covariance]:
-    """The mean outer products of the gradients at the inputs of layers, by their names, from one batch."""
+    """The mean outer products of the gradients at the inputs of layers, by their names, from one batch.
+
+    Layers through which no path leads are refused, or left out if they are not `required`.
+    """
     sums = {name: GramSum([], []) for name in layers}
-    add_gradients(model, x, sums, memory=memory)
+    add_gradients(model, x, sums, memory=memory, required=required)
     totals = {name: part.total() for name, part in sums.items()}
     return {name: total / len(x) for name, total in totals.items() if total is not None}
 
@@ -38,13 +41,15 @@ def add_gradients(
     *,
     memory: int | None,
     independent: bool = False,
+    required: bool = True,
 ) -> None:
     """Adds to each layer's sum the outer products of the gradients of all outputs at its input, for all samples.
 
     One backward pass per output, through all layers at once. At a weight W, the gradient with respect to the input is
     the gradient with respect to the output times W, so only the sum of outer products of the latter is needed, and
     products with W are computed once. The name "" stands for the network's input. If samples are known to be
-    `independent`, this is not checked.
+    `independent`, this is not checked. Nothing is added to the sum of a layer through which no path from the input to
+    the outputs leads; if it is `required`, it is refused.
 
     Raises:
         ShapeError, EmptyError, RangeError, UnsupportedModuleError: see `AGOP`.
@@ -78,7 +83,7 @@ def add_gradients(
     with torch.inference_mode(False), torch.no_grad():
         map_tapes(model, x, read, memory=budget, independent=independent, watch=layers, apart=apart.keys())
     for name in sums:
-        if name not in found:
+        if required and name not in found:
             what = f"layer {name!r}" if name else "an input"
             raise UnsupportedModuleError(
                 "layers",

@@ -9,7 +9,9 @@ from torch import Tensor, nn
 
 from gnomon import _checks
 from gnomon._precision import full_precision
+from gnomon._warn import warn
 from gnomon.autodiff import gradient_products, named_weights, weight_of
+from gnomon.errors import EmptyError
 from gnomon.measure._correlation import correlation, root_of, weight_gram
 
 
@@ -63,13 +65,15 @@ def nfa_table(
         model: a network from (n *d) to (n c), whose samples do not mix.
         x: the samples.
         layers: the name, or names, as in `model.named_modules()`, of linear layers or convolutions; all of the
-            network's if None. Transposed convolutions are not among them.
+            network's if None, but for those through which no path from the input to the outputs leads, such as an
+            unused head: these are left out, with a warning. Transposed convolutions and subclasses of torch's layers
+            are not among them, nor are the four projections of `nn.MultiheadAttention`; `fact_table` has all weights.
         memory: bytes to use for a graph; default: 512 MiB.
     Returns:
         One number in [-1, 1] per layer and version, in float64; see `nfa_correlation`.
     Raises:
-        UnsupportedModuleError: if a layer is not one of these, or as for `AGOP`.
-        EmptyError: if there are no such layers, or no samples.
+        UnsupportedModuleError: if a layer that is named is not one of these, or as for `AGOP`.
+        EmptyError: if there are no such layers, none that a path leads through, or no samples.
         ShapeError, RangeError: as for `AGOP`.
     Cost: that of `AGOP`, and that of `nfa_correlation` for each layer.
     Example:
@@ -80,12 +84,18 @@ def nfa_table(
         (('0', '2'), 1.0)
     """
     named = named_weights(model, layers)
-    agops = gradient_products(model, x, list(named), memory=memory)
+    agops = gradient_products(model, x, list(named), memory=memory, required=layers is not None)
+    unused = [name for name in named if name not in agops]
+    if unused:
+        where = f"no path from the input to the outputs leads through {', '.join(unused)}"
+        if not agops:
+            raise EmptyError("model", "a linear layer or convolution that is used", where, "Pass a network with one.")
+        warn(f"nfa_table: {where}. What is measured is of the others; name these if that is meant.")
     rows: list[Tensor] = []
-    for name, layer in named.items():
-        weight = weight_of(layer).double()
+    for name in agops:
+        weight = weight_of(named[name]).double()
         _checks.finite(**{f"model.{name}.weight": weight})
         gram = weight_gram(weight)
         roots = root_of(agops[name]).dense(), agops[name].dense()
         rows.append(torch.stack([correlation(gram, matrix, centred=c) for matrix in roots for c in (True, False)]))
-    return NFATable(tuple(named), *torch.stack(rows, dim=1))
+    return NFATable(tuple(agops), *torch.stack(rows, dim=1))
