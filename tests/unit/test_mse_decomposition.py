@@ -352,7 +352,7 @@ def test_nc1_of_the_paper_is_the_ratios_for_renormalised_features_only():
 
 @pytest.mark.unchecked
 @pytest.mark.parametrize("decay", [0.0, 0.1])
-@pytest.mark.parametrize("width", [1, 3, 12])
+@pytest.mark.parametrize("width", [1, 3, 7, 12])
 @settings
 def test_gradients(decay, width, bias):
     features, labels = samples((4, 3, 2), width)
@@ -622,6 +622,36 @@ def test_ratios_of_features_of_unlike_widths_keep_their_digits_in_float32(width)
     single, double = (moments_of(h, labels) for h in (features.float(), features.float().double()))
     torch.testing.assert_close(snr_singular_values(single).double(), snr_singular_values(double), rtol=1e-4, atol=0)
     torch.testing.assert_close(snr(single).double(), snr(double), rtol=1e-4, atol=1e-4)
+
+
+def test_ratios_keep_their_digits_where_wide_features_depend_on_each_other():
+    features, labels = samples((50,) * 4, 3)
+    wide = 1e4 * features[:, :2] @ normal(2, 4, seed=3)
+    moments = moments_of(torch.cat([wide, features[:, 2:]], 1).float(), labels)
+    expected = snr_singular_values(moments_of(features, labels))
+    torch.testing.assert_close(snr_singular_values(moments).double(), expected, rtol=1e-4, atol=0)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("width", [1.0, 1e3, 1e6])
+def test_an_infinite_ratio_is_refused_beside_a_wide_feature(width):
+    features, labels = samples((50,) * 4, 1)
+    features = torch.cat([width * features, torch.eye(4)[labels][:, :1].to(features)], 1).float()
+    with pytest.raises(RangeError, match=r"got a within-class covariance of rank 1 of 2, and means beyond it"):
+        snr(moments_of(features, labels))
+
+
+@pytest.mark.parametrize("mean", [0.0, 1e6, 1e9])
+def test_what_separates_classes_without_spread_counts_far_from_the_origin_without_bias(mean):
+    features, labels = samples((8,) * 3, 2)
+    apart = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], dtype=torch.float64) + mean
+    features = torch.cat([features, apart[labels]], 1)
+    parts = mse_decomposition(torch.zeros(3, 4).double(), None, moments_of(features, labels))
+    # Two features span two of the three dimensions of the labels' means.
+    tables = torch.linalg.qr(apart)[0]
+    expected, _ = solver(torch.cat([features[:, :2], tables[labels]], 1), labels, 0.0, False)
+    least = loss(expected, torch.zeros(3).double(), torch.cat([features[:, :2], tables[labels]], 1), labels, 0.0)
+    torch.testing.assert_close(parts.least_squares, least, rtol=1e-6, atol=0)
 
 
 def test_a_feature_that_separates_classes_without_spread_counts_beside_a_wide_one():

@@ -17,7 +17,7 @@ from gnomon.measure._moments import ClassMoments
 FEW = 1024
 """Up to this many classes, matrices of k x k are made."""
 LEAST = 1e-12
-"""A weight decay below this share of the variance within classes, over all features, would be lost in rounding."""
+"""A weight decay below p times this share of a feature's variance within classes would be lost in rounding."""
 
 
 def parts_of_loss(
@@ -108,16 +108,21 @@ def regression(
         clamped = (least * within.diagonal().detach()).clamp(min=shift)
         return by_woodbury(rows, targets, lambda turned: within.shifted_solve(turned, clamped))
     # With every feature at spread 1, so that a wide one does not make the others look like rounding.
-    scale = spreads(within, rows.detach(), rounding)
+    scale = spreads(within, [part.detach() for part, _ in blocks], rounding)
     alike, apart, sizes = within.over(scale), rows / scale, [len(part) for part, _ in blocks]
     weight, kernel = without_shift(alike, apart, targets, sizes, eps, rounding / scale)
     return of_least_norm(weight / scale, torch.cat([alike.spanning(eps), kernel]) * scale)
 
 
-def spreads(within: Covariance, rows: Float[Tensor, "m p"], rounding: Float[Tensor, "p"]) -> Float[Tensor, "p"]:
-    """The features' spreads within classes; where rounding explains them, those of the rows, or its own size, or 1."""
-    spread, between = within.diagonal().detach().sqrt(), torch.linalg.vector_norm(rows, dim=0)
-    spread = torch.where(spread > rounding, spread, torch.maximum(between, rounding))
+def spreads(within: Covariance, blocks: Sequence[Tensor], rounding: Float[Tensor, "p"]) -> Float[Tensor, "p"]:
+    """The features' spreads within classes.
+
+    Where rounding explains them, those of the first block of rows which it does not explain; or its own size, or 1.
+    """
+    spread = within.diagonal().detach().sqrt()
+    for rows in blocks:
+        between = torch.linalg.vector_norm(rows, dim=0)
+        spread = torch.where(spread > rounding, spread, torch.maximum(between, rounding))
     return torch.where(spread > 0, spread, 1)
 
 
@@ -210,7 +215,8 @@ def distinct(
     spread = within.variances(right).detach().clamp(min=0).sqrt()
     own = rows.shape[1] * eps * torch.linalg.matrix_norm(rows)
     apart = sizes > 10 * torch.maximum(torch.maximum(spread, own), tilt)
-    return (left * apart) @ left.mT @ beyond
+    # What is left out is exactly 0, and the gradient is that of the whole.
+    return (left * apart) @ left.mT @ beyond.detach() + (beyond - beyond.detach())
 
 
 def in_float64(class_moments: ClassMoments) -> ClassMoments:

@@ -9,7 +9,8 @@ from torch.autograd.function import FunctionCtx
 
 from gnomon._precision import half_as_single
 from gnomon.errors import RangeError
-from gnomon.linalg import Factored, gram_eigenvectors, marker, once
+from gnomon.linalg import Dense, Factored, gram_eigenvectors, marker, once
+from gnomon.measure._least_squares import spreads
 from gnomon.measure._moments import ClassMoments
 
 
@@ -62,11 +63,11 @@ def snr(class_moments: ClassMoments) -> Float[Tensor, "p k"]:
     # In float64, as a narrow feature beside a wide one has an eigenvalue below the rounding of the largest.
     within, means = within.to(torch.float64), means.double()
     rounding = eps * torch.linalg.vector_norm(class_moments.means.detach(), dim=0)
-    spread = within.diagonal().detach().sqrt()
-    rank = len(within.over(torch.where(spread > rounding, spread, torch.inf)).spanning(eps))
-    root, kept = _inverse_root(within.matrix, marker(within.matrix), rank)
-    lost = torch.linalg.vector_norm((means - means @ kept).detach())
-    if lost > eps**0.5 * torch.linalg.vector_norm(means.detach()):
+    covariance, rank = of_rank(within, eps, rounding)
+    root, kept = _inverse_root(covariance, marker(covariance), rank)
+    scale = spreads(within, [means.detach()], rounding)
+    lost = torch.linalg.vector_norm((means - means @ kept).detach() / scale)
+    if lost > eps**0.5 * torch.linalg.vector_norm(means.detach() / scale):
         raise RangeError(
             "class_moments",
             "class means that differ only where samples of a class do",
@@ -74,6 +75,21 @@ def snr(class_moments: ClassMoments) -> Float[Tensor, "p k"]:
             "The ratio is infinite there; take more samples or fewer features.",
         )
     return (root @ means.mT).to(dtype)
+
+
+def of_rank(within: Dense, eps: float, rounding: Float[Tensor, "p"]) -> tuple[Float[Tensor, "p p"], int]:
+    """The covariance on the range that it has with every feature at spread 1, and that range's dimension.
+
+    What rounding adds beyond it may be larger, along wide features, than the variance of a narrow one. The gradient is
+    that of the whole.
+    """
+    spread = within.diagonal().detach().sqrt()
+    varies = spread > rounding
+    rows = within.over(torch.where(varies, spread, torch.inf)).spanning(eps).detach() * torch.where(varies, spread, 0)
+    basis, _ = torch.linalg.qr(rows.mT)
+    range_of = basis @ basis.mT
+    matrix = within.matrix
+    return matrix - (matrix - range_of @ matrix @ range_of).detach(), len(rows)
 
 
 class _InverseRoot(torch.autograd.Function):
