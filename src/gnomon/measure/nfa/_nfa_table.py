@@ -49,8 +49,8 @@ def nfa_table(
         Generalising: Says little: on digits the third layer's value goes from 0.76 to 0.82 in a network that
             generalises and to 0.84 in one that memorised. On MNIST, training changes the cosine with the AGOP itself
             most, from 0.55 to 0.83 (nfa).
-        Misleads: Without the table at initialisation, where values are already high. In a mean over the layers with
-            the last one in it, where they are 1 or nearly so, whatever it has learnt.
+        Misleads: Without the table at initialisation, where values are already high. So does a mean that
+            includes the last layer, whose values are near 1 by construction.
 
     At default initialisation correlations are already high: compute the table there too, and compare.
 
@@ -90,7 +90,7 @@ def nfa_table(
         where = f"no path from the input to the outputs leads through {', '.join(unused)}"
         if not agops:
             raise EmptyError("model", "a linear layer or convolution that is used", where, "Pass a network with one.")
-        warn(f"nfa_table: {where}. What is measured is of the others; name these if that is meant.")
+        warn(f"nfa_table: {where}. The others are measured; pass layers=[…] with their names to silence this.")
     rows: list[Tensor] = []
     for name in agops:
         weight = weight_of(named[name]).double()

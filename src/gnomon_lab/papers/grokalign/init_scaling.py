@@ -34,8 +34,8 @@ digit with its centroid moves faster, and both make the centroid longer, so that
 alignment.
 
 The paper says that the second matters more: the shorter the initial centroids, the better the alignment that is
-reached, and scaling the output achieves this better than scaling the weights. But without biases the two are one: with
-L layers the output times S at a learning rate is the weights times S^(1/L) at S^(2/L) times this rate.
+reached, and scaling the output achieves this better than scaling the weights. But with ReLUs and no biases the two are
+one: with L layers the output times S at a learning rate is the weights times S^(1/L) at S^(2/L) times this rate.
 """
 
 SCALES = Range(

@@ -156,7 +156,7 @@ def claims(seeds: Seeds) -> list[Claim]:
               slowest, 0, 1),
         claim("NC2 after M^½ falls exponentially with depth: correlation of its logarithm with the layer",
               "section 4.2, figures 3, 4", lambda r, arm: straight(r, arm, "nc2_etf"), -math.inf, EXPONENTIAL),
-        claim("the fall of NC1 is entirely due to M^½, and Φ worsens it: decades by which all else changes it",
+        claim("the fall of NC1 is entirely due to M^½: decades by which all else changes it",
               "section 4.1", others, 0, math.inf),
         claim("the last Gram matrix is approximately that of collapsed data: root mean square distance",
               "section 4.1, figures 1, 5, 6", from_collapsed, 0, NEAR),
