@@ -13,8 +13,9 @@ from torch.nn.functional import cross_entropy, mse_loss
 import gnomon
 from gnomon import Probe
 from gnomon.errors import DataError, GnomonError, RangeError, UnsupportedModuleError
+from gnomon.integrations import transformers_inputs
 from gnomon.integrations.transformers import ProbeCallback
-from gnomon.integrations.transformers_inputs import Logits, TextLogits, embeddings
+from gnomon.integrations.transformers_inputs import EmbeddedTexts, Logits, TextLogits, embeddings
 from gnomon.models import mlp, resnet18
 from gnomon.probe import unavailable
 
@@ -267,7 +268,9 @@ def test_training_is_the_same_with_and_without(name):
             for q in ("accuracy", "centroid_alignment", "nc1", "ntk", "nfa_table")
             if q not in REFUSED[name]
         ]
-        probe = Probe(model, (x, labels), allowed) if probed else lambda step: None
+        texts = isinstance(model, TextLogits)
+        data = EmbeddedTexts(network, labels, **built.given) if texts else (x, labels)
+        probe = Probe(model, data, allowed) if probed else lambda step: None
         for step in range(2):
             probe(step)
             outputs = built.outputs()
@@ -340,16 +343,16 @@ def test_attention_by_any_kernel_can_be_steered_by_a_jacobian(build):
     torch.testing.assert_close(*penalties)
 
 
-@pytest.mark.parametrize("bf16", [False, True])
-def test_a_text_classifier_is_read_in_the_trainer(tmp_path, bf16):
-    """The example of the documentation, in the precision in which the trainer's network computes."""
+def trained_on_texts(tmp_path, data_of, *, bf16=False):
+    """What is logged of a text classifier that the trainer trains, and the network's own values at the end."""
     built = case("bert")
     given, network = built.given, built.network.float()
     names = ["input_ids", "attention_mask", "labels"]
     samples = [dict(zip(names, row, strict=True)) for row in zip(*given.values(), LABELS, strict=True)]
     arguments = transformers.TrainingArguments(
         str(tmp_path),
-        max_steps=2,
+        max_steps=30,
+        learning_rate=0.02,
         bf16=bf16,
         use_cpu=True,
         save_strategy="no",
@@ -358,15 +361,72 @@ def test_a_text_classifier_is_read_in_the_trainer(tmp_path, bf16):
         dataloader_pin_memory=False,
     )
     trainer = transformers.Trainer(network, arguments, train_dataset=samples)
-    quantities = [gnomon.accuracy, gnomon.centroid_alignment, gnomon.nc1]
-    build = ProbeCallback(
-        lambda model: Probe(TextLogits(model), (embeddings(model, **given), LABELS), quantities), trainer.log
-    )
-    trainer.add_callback(build)
+    quantities = [gnomon.accuracy, gnomon.centroid_alignment, gnomon.nc1, gnomon.training_loss]
+
+    def build(model):
+        return Probe(TextLogits(model), data_of(model, given), quantities, gnomon.every(15))
+
+    trainer.add_callback(ProbeCallback(build, trainer.log))
     trainer.train()
-    logged = [entry for entry in trainer.state.log_history if "nc1" in entry]
-    assert [entry["step"] for entry in logged] == [0, 1, 2]
+    with torch.no_grad():
+        loss = cross_entropy(network.eval()(**given).logits, LABELS)
+    return [entry for entry in trainer.state.log_history if "nc1" in entry], loss.item()
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+def test_a_text_classifier_is_read_in_the_trainer(tmp_path, bf16):
+    """The example of the documentation, in the precision in which the trainer's network computes."""
+
+    def data_of(model, given):
+        return EmbeddedTexts(model, LABELS, **given)
+
+    logged, loss = trained_on_texts(tmp_path, data_of, bf16=bf16)
+    assert [entry["step"] for entry in logged] == [0, 15, 30]
     assert all(entry["nc1"] > 0 for entry in logged)
+    assert abs(logged[0]["training_loss"] - loss) > 0.1
+    assert logged[-1]["training_loss"] == pytest.approx(loss, rel=0.02 if bf16 else 1e-5)
+
+
+def test_embeddings_that_do_not_follow_training_are_warned_of(tmp_path):
+    """In a training of them, once; not if they are frozen, nor of a single reading."""
+
+    def data_of(model, given):
+        return embeddings(model, **given).detach(), LABELS
+
+    with pytest.warns(UserWarning, match=r"Probe\(data\): expected embeddings as they are at each reading") as seen:
+        logged, loss = trained_on_texts(tmp_path, data_of)
+    assert len(seen) == 1
+    assert abs(logged[-1]["training_loss"] - loss) > 0.1
+
+    def frozen(model, given):
+        model.get_input_embeddings().weight.requires_grad_(False)
+        return data_of(model, given)
+
+    logged, loss = trained_on_texts(tmp_path, frozen)
+    assert logged[-1]["training_loss"] == pytest.approx(loss, rel=1e-5)
+    built = case("bert")
+    Probe(built.model, (built.x.detach(), LABELS), [gnomon.accuracy]).read()
+
+
+@pytest.mark.parametrize("labels", [LABELS, None])
+def test_texts_are_embedded_in_batches_as_the_network_then_is(monkeypatch, labels):
+    monkeypatch.setattr(transformers_inputs, "TOGETHER", 10)
+    built = case("gpt2, eager, padded on the left")
+    texts = EmbeddedTexts(built.network, labels, **built.given)
+    assert [len(batch[0]) for batch in texts] == [10, 10, 4]
+    probe = Probe(built.model, texts, {"seen": lambda logits: logits, "at": lambda x: x})
+    with torch.no_grad():
+        built.network.get_input_embeddings().weight.mul_(2)
+        found = probe.read().values
+        torch.testing.assert_close(found["at"], embeddings(built.network, **built.given))
+        torch.testing.assert_close(found["seen"], built.outputs())
+
+
+@pytest.mark.bad_input
+def test_texts_whose_padding_is_not_given_are_refused():
+    built = case("bert")
+    with pytest.raises(RangeError, match=r"embeddings\(attention_mask\): expected embeddings other than zero"):
+        EmbeddedTexts(built.network, LABELS, built.given["input_ids"])
 
 
 def test_a_padded_language_model_is_compared_where_there_is_text():

@@ -17,7 +17,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.testing import assert_close
 from gnomon import Probe, centroid_alignment, cumulative_parameters, input_jacobian, nc1, nfa_table, ntk, self_duality
 from gnomon.errors import UnsupportedModuleError
-from gnomon.integrations.transformers_inputs import embeddings
+from gnomon.integrations.transformers_inputs import EmbeddedTexts, TextLogits, embeddings
 from gnomon.models import mlp
 from gnomon.probe import _barrier, _cost, whole
 from gnomon.regions import boundary_distance
@@ -153,6 +153,9 @@ class Text(nn.Module):  # as a classifier of transformers is called
 
 tokens = torch.arange(1, 9).view(4, 2)
 assert_close(embeddings(fully_shard(Text(), mesh=mesh), tokens), embeddings(Text(), tokens), rtol=0, atol=0)
+shards = fully_shard(Text(), mesh=mesh)
+probe = Probe(TextLogits(shards), EmbeddedTexts(shards, None, tokens), {"at": lambda x: x})
+assert_close(probe.read().values["at"], embeddings(Text(), tokens).detach(), rtol=0, atol=0)
 """
 REFUSED = """
 model = fsdp()

@@ -1,7 +1,9 @@
 """Networks of the transformers library as maps from real numbers to logits, which is what a probe reads."""
 
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,6 +17,8 @@ Network = Any
 """A network of the transformers library, typed as any callable: importing its class would take seconds."""
 BATCH = 32
 """Texts that are compared at once."""
+TOGETHER = 256
+"""Texts that are embedded at once."""
 
 
 class Logits(nn.Module):
@@ -44,8 +48,11 @@ class TextLogits(nn.Module):
     padding: no other place sees them, and the gradient there is zero. The mask is thus part of x, and goes where its
     samples go.
 
-        x = embeddings(model, **tokenizer(texts, padding=True, return_tensors="pt"))
-        Probe(TextLogits(model), (x, labels), [accuracy, centroid_alignment])
+        tokens = tokenizer(texts, padding=True, return_tensors="pt")
+        Probe(TextLogits(model), EmbeddedTexts(model, labels, **tokens), [accuracy, centroid_alignment])
+
+    `EmbeddedTexts` embeds at each reading. `embeddings` gives x as a tensor: for one reading, or if the embeddings are
+    not trained.
 
     The network is called with tokens, and x replaces their embeddings: called with `inputs_embeds`, a decoder would
     read its logits at the last place, padding or not.
@@ -62,6 +69,12 @@ class TextLogits(nn.Module):
         _require_text_network(model)
         super().__init__()
         self.model: Network = model
+
+    @property
+    def gnomon_embedding(self) -> nn.Module:
+        """What makes x of tokens: a probe warns if it is trained and x is a tensor, which does not follow."""
+        embedding: nn.Module = self.model.get_input_embeddings()
+        return embedding
 
     @within("TextLogits")
     def forward(self, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n c"]:
@@ -80,6 +93,53 @@ class TextLogits(nn.Module):
     def gnomon_padding(self, x: Float[Tensor, "n t d"]) -> Bool[Tensor, "n t"]:
         """Which places are padding: a probe refuses to read a language model there."""
         return (x.detach() == 0).all(-1)
+
+
+class EmbeddedTexts:
+    """Texts as the samples of `TextLogits(model)`, embedded at each reading by the embeddings of that moment.
+
+    In training, which changes the embeddings too, a tensor of them is soon no longer what the network sees.
+
+        Probe(TextLogits(model), EmbeddedTexts(model, labels, **tokens), [accuracy, jacobian_norm], every(100))
+
+    Args:
+        model: the network, which `TextLogits` holds; it is not kept alive.
+        labels: one per text (n,) or, for a language model, per token (n, t); None without labels.
+        input_ids: the tokens, on any device.
+        attention_mask: 0 at padding, 1 elsewhere; without one nothing is padding.
+        others: other inputs that the network is given in training, such as `token_type_ids`.
+    Raises:
+        DataError, RangeError, UnsupportedModuleError: as `embeddings`, of the network as it is now.
+    """
+
+    @public
+    def __init__(
+        self,
+        model: Network,
+        labels: Tensor | None,
+        input_ids: Int[Tensor, "n t"],
+        attention_mask: Int[Tensor, "n t"] | None = None,
+        **others: Tensor,
+    ) -> None:
+        device = next(model.parameters()).device
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        self.input_ids, self.attention_mask = input_ids.to(device), mask.to(device)
+        others = {name: value.to(device) for name, value in others.items()}
+        embeddings(model, self.input_ids, self.attention_mask, **others)
+        self.model = weakref.ref(model)  # a probe looks for generators in all that its data hold
+        self.labels = labels
+
+    def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
+        """Batches of embeddings (n t d), with labels if there are any."""
+        model: Network = self.model()
+        for start in range(0, len(self.input_ids), TOGETHER):
+            rows = slice(start, start + TOGETHER)
+            x = whole(model, partial(self._embedded, model, rows))
+            yield (x,) if self.labels is None else (x, self.labels[rows])
+
+    @torch.no_grad()
+    def _embedded(self, model: Network, rows: slice) -> Float[Tensor, "n t d"]:
+        return _embedded(model, self.input_ids[rows], self.attention_mask[rows])
 
 
 @contextmanager
@@ -111,7 +171,7 @@ def embeddings(
 ) -> Float[Tensor, "n t d"]:
     """The embeddings of tokens, zero at padding: the samples at which to read `TextLogits(model)`.
 
-    These are the network's current embeddings, and they stay fixed while it trains.
+    These are the network's current embeddings, and they stay fixed while it trains: `EmbeddedTexts` follows it.
 
     Args:
         model: the classifier.
@@ -130,7 +190,7 @@ def embeddings(
     given = {name: value for name, value in {"attention_mask": attention_mask, **others}.items() if value is not None}
 
     def checked() -> Tensor:
-        x = model.get_input_embeddings()(input_ids) * mask.unsqueeze(2)
+        x = _embedded(model, input_ids, mask)
         if not torch.equal((x != 0).any(2), mask.bool()):
             raise RangeError(
                 "attention_mask",
@@ -156,6 +216,12 @@ def embeddings(
         return x
 
     return whole(model, lambda: in_eval_mode(model, checked)[0])
+
+
+def _embedded(model: Network, input_ids: Int[Tensor, "n t"], mask: Int[Tensor, "n t"]) -> Float[Tensor, "n t d"]:
+    """The embeddings, zero at padding."""
+    x: Tensor = model.get_input_embeddings()(input_ids) * mask.unsqueeze(2)
+    return x
 
 
 def _logits(outputs: Any) -> Tensor:  # noqa: ANN401 - a dictionary, or a class of the library

@@ -23,7 +23,7 @@ from gnomon.probe._look import Look
 from gnomon.probe._operators import by_products
 from gnomon.probe._plan import plan, presentable, provided
 from gnomon.probe._reading import Reading, apart, place
-from gnomon.probe._samples import Data, split_samples
+from gnomon.probe._samples import Data, split_samples, stale
 from gnomon.probe._schedule import Schedule, every, whole_step
 from gnomon.probe._sequences import of_several, several
 from gnomon.probe._sharding import agreed, whole
@@ -31,6 +31,12 @@ from gnomon.probe._splits import QuantitiesBySplit, at_split, by_split, check_na
 from gnomon.probe._wrapped import check_shapes, device_of, unwrapped
 
 T = TypeVar("T")
+STALE = (
+    "Probe(data): expected embeddings as they are at each reading, got a tensor, while the embedding requires a "
+    "gradient: once it is trained, what is read is no longer the network on its texts. Pass "
+    "EmbeddedTexts(model, labels, **tokens)."
+)
+"""A warning."""
 
 
 class Probe:
@@ -200,6 +206,9 @@ class Probe:
         step = whole_step(step)
         if not (self.is_due(step, since=since) and self._has_room()):
             return None
+        if STALE not in self._warned and any(stale(self.model, samples) for samples in self._samples.values()):
+            self._warned.add(STALE)
+            warn(STALE, UserWarning)
         reading = self._read(step, tolerant=True)
         if new := [name for name in reading.missing if name not in self._warned]:
             self._warned.update(new)

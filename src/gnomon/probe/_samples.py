@@ -172,6 +172,12 @@ def padding_of(model: nn.Module) -> Callable[[Tensor], Tensor] | None:
     return getattr(model, "gnomon_padding", None)
 
 
+def stale(model: nn.Module, samples: Samples) -> bool:
+    """Whether the samples are embeddings, as the network says of `TextLogits`, that training leaves as they were."""
+    embedding = getattr(model, "gnomon_embedding", None)
+    return samples.tensors and embedding is not None and any(each.requires_grad for each in embedding.parameters())
+
+
 def is_one_batch(model: nn.Module, data: Mapping[str, Data]) -> bool:
     """Whether a mapping holds not splits but the parts of a batch, as a tokenizer returns them.
 
