@@ -170,8 +170,8 @@ def test_what_does_not_fit_is_looked_at_in_a_second_pass(data):
     found, passed = {}, {}
     for memory in (None, 4000):
         model = Counting(*layers)
-        probe = Probe(model, given, asked(), memory=memory, **settings)
         torch.manual_seed(1)
+        probe = Probe(model, given, asked(), memory=memory, **settings)
         PASSED.clear()
         found[memory] = probe.read()
         passed[memory] = sum(PASSED)

@@ -50,7 +50,7 @@ def dry_run(
     Returns:
         What is permanently unavailable, and the names of the parameters to which passes write even in eval mode.
     """
-    why: dict[str, GnomonError] = {}
+    why = samples.out_of_order(plan.quantities)
     if "labels" not in samples.first:
         why["labels"] = RangeError("data", "labels", "samples alone", "Pass (x, labels).", where="Probe")
     if several(positions):

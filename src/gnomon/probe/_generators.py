@@ -22,8 +22,8 @@ def generator_as_it_is(value: object) -> Callable[[], object] | None:
         legacy = value.get_state(legacy=False)
         return lambda: value.set_state(legacy)
     if isinstance(value, np.random.Generator):
-        bits, at = value.bit_generator, value.bit_generator.state
-        return lambda: setattr(bits, "state", at)
+        bits = value.bit_generator.state
+        return lambda: setattr(value.bit_generator, "state", bits)
     return None
 
 

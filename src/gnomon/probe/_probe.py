@@ -23,7 +23,7 @@ from gnomon.probe._look import Look
 from gnomon.probe._operators import by_products
 from gnomon.probe._plan import plan, presentable, provided
 from gnomon.probe._reading import Reading, apart, place
-from gnomon.probe._samples import Data, split_samples, stale
+from gnomon.probe._samples import Data, doubts, split_samples
 from gnomon.probe._schedule import Schedule, every, whole_step
 from gnomon.probe._sequences import of_several, several
 from gnomon.probe._sharding import agreed, whole
@@ -31,12 +31,6 @@ from gnomon.probe._splits import QuantitiesBySplit, at_split, by_split, check_na
 from gnomon.probe._wrapped import check_shapes, device_of, unwrapped
 
 T = TypeVar("T")
-STALE = (
-    "Probe(data): expected embeddings as they are at each reading, got a tensor, while the embedding requires a "
-    "gradient: once it is trained, what is read is no longer the network on its texts. Pass "
-    "EmbeddedTexts(model, labels, **tokens)."
-)
-"""A warning."""
 
 
 class Probe:
@@ -98,9 +92,10 @@ class Probe:
         model: the network, from (n *d) to (n c); if it is wrapped by DataParallel, DistributedDataParallel or
             torch.compile, the network inside is used.
         data: the samples, alone or with their labels: tensors, a data set, a loader, or any iterable of batches that
-            can be iterated again; or a mapping from the names of splits to these. A loader keeps its own order, and its
-            random numbers are restored, but not what data count themselves, such as their passes; batches and data sets
-            are moved to the network's device.
+            can be iterated again; or a mapping from the names of splits to these. What batches draw begins at each
+            reading where the random numbers were when the probe was made, so that a loader that shuffles or augments
+            gives the same samples, and training's random numbers are restored; but not what data count themselves, such
+            as their passes. Batches and data sets are moved to the network's device.
         quantities: functions, or a mapping from names to functions; in a mapping, the entry under a split's name holds
             what is read on that split alone, one function or several.
         schedule: a function from a step to whether to read; default: every step.
@@ -206,15 +201,16 @@ class Probe:
         step = whole_step(step)
         if not (self.is_due(step, since=since) and self._has_room()):
             return None
-        if STALE not in self._warned and any(stale(self.model, samples) for samples in self._samples.values()):
-            self._warned.add(STALE)
-            warn(STALE, UserWarning)
         reading = self._read(step, tolerant=True)
         if new := [name for name in reading.missing if name not in self._warned]:
             self._warned.update(new)
             others = f"{'So are' if new[2:] else 'So is'} {', '.join(new[1:])}"
             also = f" {others}: `Reading.missing` says why." if new[1:] else ""
             warn(f"Probe: {new[0]} is NaN at step {step}: {reading.missing[new[0]]}{also}", UserWarning)
+        for samples in self._samples.values():
+            for words in set(doubts(self.model, samples, kept=self.history._samples)) - self._warned:
+                self._warned.add(words)
+                warn(words, UserWarning)
         self.history.append(reading)
         return reading
 

@@ -33,22 +33,29 @@ def process_state(devices: Set[torch.device]) -> list[PutBack]:
         partial(setattr, checkpoint, "_checkpoint_hook", checkpoint._checkpoint_hook),
         partial(without_modes, len(_get_current_dispatch_mode_stack())),
         partial(cached, parametrize._cache_enabled, parametrize._cache),
-        partial(random.setstate, random.getstate()),
-        partial(np.random.set_state, np.random.get_state(legacy=False)),
-        partial(torch.set_rng_state, torch.get_rng_state()),
+        *random_numbers(devices),
     ]
     found += [partial(switch, getattr(attention, f"{kernel}_sdp_enabled")()) for kernel, switch in KERNELS.items()]
     found += [partial(torch.set_autocast_enabled, kind, torch.is_autocast_enabled(kind)) for kind in cast(devices)]
-    found += [
-        partial(torch.cuda.set_rng_state, torch.cuda.get_rng_state(device), device)
-        for device in devices
-        if device.type == "cuda"
-    ]
     if "torch._dynamo" in sys.modules:
         from torch._dynamo import eval_frame
 
         found.append(partial(eval_frame._set_stance, eval_frame._stance))
     return found
+
+
+def random_numbers(devices: Iterable[torch.device]) -> list[PutBack]:
+    """What restores the random numbers of Python, NumPy and torch, and of these devices, as they are now."""
+    return [
+        partial(random.setstate, random.getstate()),
+        partial(np.random.set_state, np.random.get_state(legacy=False)),
+        partial(torch.set_rng_state, torch.get_rng_state()),
+        *(
+            partial(torch.cuda.set_rng_state, torch.cuda.get_rng_state(device), device)
+            for device in devices
+            if device.type == "cuda"
+        ),
+    ]
 
 
 @contextmanager

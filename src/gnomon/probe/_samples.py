@@ -1,6 +1,5 @@
 """The samples at which a network is read: tensors, or batches that can be iterated again at any time."""
 
-import copy
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
@@ -14,7 +13,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from gnomon import _checks
 from gnomon.autodiff import IGNORED, Positions
 from gnomon.errors import EmptyError, GnomonError, RangeError
-from gnomon.probe._held import generators_in
+from gnomon.probe._draws import Draws, beside_training, out_of_order
 from gnomon.probe._process_state import process_state
 
 Data = Tensor | tuple[Tensor, Tensor] | list[Tensor] | Dataset[Any] | Iterable[object]
@@ -37,19 +36,26 @@ class Samples:
         positions: the positions at which the network is read; if that is one per sample, the labels are those there,
             and samples that have none there are left out.
         is_padding: which places of samples (n t d) are padding, (n t), where the network says so.
+        devices: the network's, on which batches may draw random numbers.
     Attributes:
         first: the first batch; all samples if these are tensors.
         tensors: whether the samples are tensors, which are one batch.
+        differ: whether batches once began with other labels than at first.
         stay: whether they are left on the device where they are, as tensors are; a data set's are moved.
     """
 
     def __init__(
-        self, data: Data, positions: Positions | None = None, is_padding: Callable[[Tensor], Tensor] | None = None
+        self,
+        data: Data,
+        positions: Positions | None = None,
+        is_padding: Callable[[Tensor], Tensor] | None = None,
+        devices: Set[torch.device] = frozenset(),
     ) -> None:
         check_clear(data, positions)
         self._batches = data
         self._positions = positions
         self._is_padding = is_padding
+        self.differ = False
         if isinstance(data, TensorDataset) and 1 <= len(data.tensors) <= len(PARTS):
             self._batches = data.tensors
         elif isinstance(data, Dataset):
@@ -59,7 +65,8 @@ class Samples:
         if self.tensors:
             self.first = self._labelled(batch_of(self._batches))
         else:
-            put_back = [*process_state(set()), *self.streams()]
+            self._draws = Draws(self._batches, devices)
+            put_back = [*process_state(devices), *self.streams()]
             try:
                 check_again(self._batches)
                 self.first = next(self._each(), {})
@@ -76,7 +83,9 @@ class Samples:
         if self.tensors:
             yield self.first_on(device)
             return
-        for batch in self._each():
+        for number, batch in enumerate(self._each()):
+            if number == 0:
+                self.differ |= "labels" in batch and not torch.equal(batch["labels"], self.first["labels"])
             if batch.keys() != self.first.keys():
                 raise RangeError(
                     "data",
@@ -101,12 +110,16 @@ class Samples:
         batches = [*self.batches(device)]
         return {name: torch.cat([batch[name] for batch in batches]) for name in self.first}
 
+    def out_of_order(self, quantities: Mapping[str, Callable[..., object]]) -> dict[str, GnomonError]:
+        """Which quantities have no value at these samples because of their order, and why."""
+        return out_of_order(quantities, self._batches)
+
     def streams(self) -> list[Callable[[], object]]:
         """What restores the current state of the random number generators that the data hold, in objects of any kind.
 
         A loader, its sampler, its data set and what collates are among them.
         """
-        return [] if self.tensors else generators_in([self._batches], through_objects=True)
+        return [] if self.tensors else self._draws.generators()
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in self.first.items())
@@ -114,7 +127,7 @@ class Samples:
 
     def _each(self) -> Iterator[Batch]:
         batches: Any = self._batches
-        for batch in beside_training(batches):
+        for batch in self._draws.batches(lambda: beside_training(batches)):
             if len((labelled := self._labelled(batch_of(batch)))["x"]) > 0:
                 yield labelled
 
@@ -154,9 +167,9 @@ def in_batch(number: int | None) -> Iterator[None]:
 
 def split_samples(model: nn.Module, data: Data | Mapping[str, Data], positions: Positions | None) -> dict[str, Samples]:
     """The samples by the name of their split, which is empty if there are no splits."""
-    is_padding = padding_of(model)
+    is_padding, devices = padding_of(model), {parameter.device for parameter in model.parameters()}
     if not isinstance(data, Mapping):
-        return {"": Samples(data, positions, is_padding)}
+        return {"": Samples(data, positions, is_padding, devices)}
     if wrong := [name for name in data if not isinstance(name, str) or not name]:
         raise RangeError("data", "splits that have a name", repr(wrong[0]), "Name it, such as 'train'.")
     if not data:
@@ -164,7 +177,7 @@ def split_samples(model: nn.Module, data: Data | Mapping[str, Data], positions: 
     if is_one_batch(model, data):
         got = f"the parts of one batch, {', '.join(data)}"
         raise RangeError("data", "samples, or splits by their names", got, advice(data))
-    return {name: Samples(part, positions, is_padding) for name, part in data.items()}
+    return {name: Samples(part, positions, is_padding, devices) for name, part in data.items()}
 
 
 def padding_of(model: nn.Module) -> Callable[[Tensor], Tensor] | None:
@@ -172,10 +185,21 @@ def padding_of(model: nn.Module) -> Callable[[Tensor], Tensor] | None:
     return getattr(model, "gnomon_padding", None)
 
 
-def stale(model: nn.Module, samples: Samples) -> bool:
-    """Whether the samples are embeddings, as the network says of `TextLogits`, that training leaves as they were."""
+def doubts(model: nn.Module, samples: Samples, *, kept: bool) -> Iterator[str]:
+    """What to warn of after a reading in training, of which each sample's values may be `kept`."""
     embedding = getattr(model, "gnomon_embedding", None)
-    return samples.tensors and embedding is not None and any(each.requires_grad for each in embedding.parameters())
+    if samples.tensors and embedding is not None and any(each.requires_grad for each in embedding.parameters()):
+        yield (
+            "Probe(data): expected embeddings as they are at each reading, got a tensor, while the embedding requires "
+            "a gradient: once it is trained, what is read is no longer the network on its texts. Pass "
+            "EmbeddedTexts(model, labels, **tokens)."
+        )
+    if kept and samples.differ:
+        yield (
+            "Probe(data): expected the same samples at each reading, got a first batch with other labels: values that "
+            "the history keeps of each sample are not those of the same one. What data count themselves, such as "
+            "epochs, goes on. Pass a loader that does not shuffle."
+        )
 
 
 def is_one_batch(model: nn.Module, data: Mapping[str, Data]) -> bool:
@@ -260,27 +284,3 @@ def check_again(data: object) -> None:
             f"a {type(data).__name__}, which can be iterated only once",
             "Pass a list of them, or a DataLoader.",
         )
-
-
-class NoGradientState:
-    """Takes the place of what Accelerate tells where training is in its loader."""
-
-    def _add_dataloader(self, loader: object) -> None:
-        """Notes nothing."""
-
-    def _remove_dataloader(self, loader: object) -> None:
-        """Notes nothing."""
-
-
-def beside_training(batches: Iterable[Any]) -> Iterable[Any]:
-    """The same batches, which may be iterated while training is in the middle of them."""
-    if hasattr(batches, "gradient_state") and hasattr(batches, "base_dataloader"):  # that Accelerate has prepared
-        own = object.__new__(type(batches))
-        base = beside_training(batches.base_dataloader)
-        vars(own).update(vars(batches) | {"gradient_state": NoGradientState(), "base_dataloader": base})
-        return own
-    if isinstance(batches, DataLoader) and batches.persistent_workers:
-        own = copy.copy(batches)
-        vars(own).update(persistent_workers=False, _iterator=None)  # training's workers are left alone
-        return own
-    return batches

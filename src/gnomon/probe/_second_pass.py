@@ -45,12 +45,12 @@ class SecondPass:
         return self.due and name in self.names
 
     def begin(self, samples: Samples) -> None:
-        """Notes the state of random number generators, so that a loader gives the samples in the same order again."""
+        """Notes the random numbers that quantities will draw; samples draw their own again by themselves."""
         if self.names and not samples.tensors:
-            self._streams = [*process_state(set()), *samples.streams()]
+            self._streams = process_state(set())
 
     def begin_again(self) -> None:
-        """Restores the random number generators to that state."""
+        """Restores the random numbers to that state."""
         for put_back in self._streams:
             put_back()
 

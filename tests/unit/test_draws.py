@@ -1,0 +1,97 @@
+"""A loader that shuffles or adds noise gives the same samples at each reading, or the probe says that it does not."""
+
+import random
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, SequentialSampler, TensorDataset
+
+from gnomon import History, Probe, accuracy, start_cka
+from gnomon.errors import RangeError
+from gnomon.probe import unavailable
+
+X, LABELS = torch.randn(12, 5, generator=torch.Generator().manual_seed(0)), torch.arange(12) % 3
+
+
+class Noisy(Dataset):
+    """Augmented by all the random numbers that there are."""
+
+    def __init__(self):
+        self.generator, self.draws = torch.Generator().manual_seed(0), random.Random(0)
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, i):
+        noise = torch.rand(5, generator=self.generator) + self.draws.random() + random.random() + np.random.rand()
+        return X[i] + noise + torch.rand(5), LABELS[i]
+
+
+@pytest.mark.unchecked  # the checker of types draws from Python's stream
+@pytest.mark.parametrize("options", [{}, {"generator": True}, {"num_workers": 1}], ids=str)
+def test_a_loader_that_shuffles_gives_the_same_samples_at_each_reading(options):
+    """In the same order and with the same noise, whatever training, and a quantity of the reading, draw meanwhile."""
+    own = {"generator": torch.Generator().manual_seed(0)} if "generator" in options else {}
+    loader = DataLoader(Noisy(), 4, shuffle=True, **options | own)
+    drawn = []
+
+    def order(x, labels) -> Float[Tensor, "n"]:
+        drawn.append(torch.rand(1).item() + random.random() + np.random.rand())
+        return x[:, 0] + labels
+
+    history = History(samples=True)
+    probe = Probe(nn.Linear(5, 3), {"some": loader, "others": loader}, [order], history=history)
+    for step in range(3):
+        probe(step)
+        torch.rand(step), random.random(), np.random.rand(), [*loader]
+    for split in ("some", "others"):
+        first, *rest = history.samples(f"{split}/order")
+        assert len(first.unique()) == 12
+        for later in rest:
+            torch.testing.assert_close(later, first, rtol=0, atol=0)
+    assert len({*drawn}) == 3 * 2 * 3
+    assert not torch.equal(torch.cat([x for x, _ in loader]), torch.cat([x for x, _ in loader]))
+
+
+class Epochs(RandomSampler):
+    """Shuffles by the number of its passes."""
+
+    epoch = 0
+
+    def __iter__(self):
+        self.epoch += 1
+        yield from torch.randperm(12, generator=torch.Generator().manual_seed(self.epoch)).tolist()
+
+
+def test_values_of_samples_in_another_order_are_warned_of_once_if_they_are_kept():
+    samples = TensorDataset(X, LABELS)
+
+    def probe(sampler, kept=True):
+        loader = DataLoader(samples, 4, sampler=sampler(samples))
+        return Probe(nn.Linear(5, 3), loader, [accuracy], history=History(samples=kept))
+
+    for right in (probe(SequentialSampler), probe(Epochs, kept=False)):
+        right(0), right(1)
+    wrong = probe(Epochs)
+    with pytest.warns(UserWarning, match=r"Probe\(data\): expected the same samples at each reading, got a first") as w:
+        wrong(0), wrong(1)
+    assert len(w) == 1
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_samples_in_random_order_are_not_compared_with_what_stands_in_theirs(wrapped):
+    model, samples = nn.Linear(5, 3), TensorDataset(X, LABELS)
+    asked = [partial(partial(start_cka), start=X), accuracy]
+    batches = BatchSampler(RandomSampler(samples), 4, drop_last=False)
+    shuffled = DataLoader(samples, batch_sampler=batches) if wrapped else DataLoader(samples, 4, shuffle=True)
+    says = r"start_cka: Probe\(data\): expected samples in the order of `start`, got a loader that shuffles\. Pass one"
+    with pytest.raises(RangeError, match=says):
+        Probe(model, shuffled, asked)
+    assert [*unavailable(model, shuffled, asked)] == ["start_cka"]
+    found = Probe(model, {"in order": DataLoader(samples, 4), "others": shuffled}, {"in order": asked}).read()
+    assert found.values["in order/start_cka"] == 1
