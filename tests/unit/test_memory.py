@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 import gnomon
 from gnomon import Estimate
+from gnomon.autodiff._memory import largest_result, sample_bytes
 from gnomon.probe._pieces import Pieces
 from tests.children import printed
 from tests.zoo import BUILDERS, zoo
@@ -102,6 +104,34 @@ x, labels = torch.empty(SAMPLES, 3, 16, 16).normal_(), torch.arange(SAMPLES) % 1
 quantities = [gnomon.jacobian_norm, gnomon.accuracy]
 gnomon.Probe(model, (x[:20], labels[:20]), quantities, memory=BUDGET).read()
 probe = gnomon.Probe(model, (x, labels), quantities, memory=BUDGET)
+before = highest()
+probe.read()
+print(highest() - before)
+"""
+VOCABULARY = """
+model = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.Tanh(), torch.nn.Linear(16, 5000))
+x, labels = torch.randn(100, 32, 16), torch.randint(0, 5000, (100, 32))
+quantities = [gnomon.training_loss, gnomon.accuracy]
+gnomon.Probe(model, (x[:2], labels[:2]), quantities, positions="all", memory=BUDGET).read()
+probe = gnomon.Probe(model, (x, labels), quantities, positions="all", memory=BUDGET)
+before = highest()
+probe.read()
+print(highest() - before)
+"""
+FROZEN = """
+class Text(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.wide, self.end = torch.nn.Embedding(9, 8), torch.nn.Linear(8, 512), torch.nn.Linear(512, 3)
+
+    def forward(self, tokens):
+        return self.end(torch.relu(self.wide(self.table(tokens))).mean(1))
+
+model = Text()
+model.table.requires_grad_(False), model.wide.requires_grad_(False)
+x, labels = torch.randint(0, 9, (500, 100)), torch.arange(500) % 3
+gnomon.Probe(model, (x[:2], labels[:2]), [gnomon.accuracy], memory=BUDGET).read()
+probe = gnomon.Probe(model, (x, labels), [gnomon.accuracy], memory=BUDGET)
 before = highest()
 probe.read()
 print(highest() - before)
@@ -226,6 +256,24 @@ def test_the_peak_of_a_reading_does_not_depend_on_the_number_of_samples():
     # 13 or 19 MB, whatever the number of samples and with the garbage collector off too: it goes by the hash seed.
     assert many < few + budget / 4
     assert many < budget < 10_000 * 10 * 3 * 16 * 16 * 4, "the Jacobians would have fitted: the test shows nothing"
+
+
+@pytest.mark.unchecked
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell peaks of memory")
+@pytest.mark.parametrize("reading", [VOCABULARY, FROZEN], ids=["outputs", "frozen layers"])
+def test_what_autograd_does_not_save_fits_the_budget_too(reading):
+    """All logits are 64 MB, of which a loss in float64 holds five times that; the frozen layers' results are 102 MB."""
+    assert peak(reading, 2**24) < 1.2 * 2**24
+    assert peak(reading, 2**31) > 3 * 2**24, "everything would have fitted: the test shows nothing"
+
+
+def test_computed_weights_do_not_count_for_each_sample():
+    """As those of a frozen network with a parametrization."""
+    layers = nn.Embedding(9, 4), nn.Flatten(), nn.Linear(20, 3000), nn.Linear(3000, 3)
+    model, tokens = nn.Sequential(*layers).requires_grad_(False), torch.zeros(50, 5, dtype=torch.long)
+    torch.nn.utils.parametrizations.weight_norm(model[2]).requires_grad_(False)
+    assert largest_result(model, tokens[:2]) == 2 * 3000 * 4
+    assert sample_bytes(model, tokens, jacobian=0, prepare=None) == 3 * 3000 * 4 + 6 * 3 * 4 + 2 * 5 * 8
 
 
 def test_of_many_batches_few_pieces_are_kept():

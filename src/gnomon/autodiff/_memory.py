@@ -8,6 +8,8 @@ from typing import TypeVar
 import torch
 from jaxtyping import Shaped
 from torch import Tensor, UntypedStorage, nn
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from gnomon._budget import budget_of
 from gnomon.autodiff._run import Model
@@ -15,6 +17,8 @@ from gnomon.autodiff._tape import Tape, forward
 from gnomon.errors import UnsupportedModuleError
 
 T = TypeVar("T")
+OUTPUTS = 6
+"""How many times a chunk's outputs are in memory at once: also in order, and in float64 for a loss, with a copy."""
 
 
 def kept_by(build: Callable[[], T], model: object) -> tuple[T, int]:
@@ -121,9 +125,11 @@ def sample_bytes(
 ) -> int:
     """The memory that one sample needs, measured on the first two.
 
-    The graph counts three times, for what it saves, for temporary results and for the gradients in flight; in addition,
-    as many of the chunk's Jacobians count as are in memory at once, and the row being computed. `prepare` computes what
-    else is kept for the tape, and returns how many numbers are held in addition to that.
+    The graph counts three times, for what it saves, for temporary results and for the gradients in flight, and so does
+    the largest result of a pass over tokens, of which a network with frozen weights need not save anything. In
+    addition, the outputs count with what is computed of them, as many of the chunk's Jacobians as are in memory at
+    once, and the row being computed. `prepare` computes what else is kept for the tape, and returns how many numbers
+    are held in addition to that.
     """
 
     def made() -> tuple[Tape, tuple[object, int]]:
@@ -132,6 +138,44 @@ def sample_bytes(
         return tape, (None, 0) if prepare is None else prepare(tape)
 
     (tape, (_, held)), kept = kept_by(made, model)
+    if not x.is_floating_point() and not recorded_at_tokens(model):
+        kept = max(kept, largest_result(model, x[:2]))
     row = math.prod(x.shape[1:])
+    outputs = OUTPUTS * tape.logits[0].nbytes
     held = max(jacobian * tape.logits.shape[1] * row, held, row)
-    return 3 * math.ceil(kept / 2) + (held + row) * x.element_size()
+    return 3 * math.ceil(kept / 2) + outputs + (held + row) * x.element_size()
+
+
+def recorded_at_tokens(model: Model) -> bool:
+    """Whether autograd records all that a network does with tokens, which have no gradients themselves."""
+    return isinstance(model, nn.Module) and all(parameter.requires_grad for parameter in model.parameters())
+
+
+def largest_result(model: Model, x: Shaped[Tensor, "n *d"]) -> int:
+    """The bytes by which the result of an operation grows with n more samples: weights that are computed do not."""
+    sizes = []
+    for samples in (x, torch.cat([x, x])):
+        with Results() as results:
+            forward(model, samples.clone())
+        sizes.append(results.bytes)
+    return max((more - few for few, more in zip(*sizes, strict=False)), default=0)
+
+
+class Results(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes the bytes of each operation's result."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.bytes: list[int] = []
+
+    def __torch_dispatch__(
+        self,
+        function: OpOverload,
+        types: object,
+        arguments: tuple[object, ...] = (),
+        keywords: dict[str, object] | None = None,
+    ) -> object:
+        """Calls the operation and notes what it returns."""
+        result = function(*arguments, **keywords or {})
+        self.bytes.append(result.nbytes if isinstance(result, Tensor) else 0)
+        return result
