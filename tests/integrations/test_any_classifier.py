@@ -1,6 +1,7 @@
 """Networks of every kind, read by a probe: each quantity is right, or refused before training in one sentence."""
 
 import inspect
+from contextlib import nullcontext
 from functools import partial
 from typing import NamedTuple
 
@@ -305,6 +306,58 @@ def test_padding_changes_nothing(build):
         torch.testing.assert_close(model(sample[None]), network(**alone).logits)
         torch.testing.assert_close(rows[:, real], gnomon.input_jacobian(model, sample[None, real])[0].detach())
         assert not rows[:, ~real].any()
+
+
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("build", [bert, distilbert, gpt2])
+def test_padded_tokens_are_masked(build, left):
+    """Each text as its tokenizer's mask has it, whatever stands beside it; a network of images has no padding."""
+    torch.manual_seed(0)
+    network, given = build().double().eval(), tokens(left)
+    ids, mask = given.values()
+    assert (mask == 0).any()
+    model = Logits(network, "input_ids")
+    with torch.no_grad():
+        expected = network(**given).logits
+        if left or build is not gpt2:  # whose texts see nothing of what follows
+            assert (network(input_ids=ids).logits - expected).abs().max() > 1e-6
+        torch.testing.assert_close(model(ids), expected)
+        torch.testing.assert_close(model(torch.cat([ids, ids.flip(1)]))[:N], expected)
+    torch.testing.assert_close(model.gnomon_padding(ids), mask == 0)
+    found = Probe(model, (ids, LABELS), [gnomon.training_loss, gnomon.gradient_norm]).read().values
+    torch.testing.assert_close(found["training_loss"], cross_entropy(expected, LABELS, reduction="none"))
+    assert Logits(network, "pixel_values").gnomon_padding is None
+    network.config.pad_token_id = None
+    with torch.no_grad():
+        torch.testing.assert_close(model(ids[:1]), network(input_ids=ids[:1]).logits)
+
+
+@pytest.mark.parametrize(
+    ("ids", "settings", "says"),
+    [
+        ([[1, 5, 0, 6]], {}, None),
+        ([[1, 5, 0, 6, 0]], {}, "within texts or on both sides"),
+        ([[0, 5, 7, 6, 0]], {}, "within texts or on both sides"),
+        ([[1, 5, 7, 0, 0]], {"eos_token_id": [3, 0]}, "which is its eos_token_id too"),
+        ([[1, 5, 0, 6]], {"eos_token_id": 0}, None),
+    ],
+)
+def test_tokens_that_may_be_words_are_not_masked(ids, settings, says):
+    network = bert(**settings).double().eval()
+    model, ids = Logits(network, "input_ids"), torch.tensor(ids)
+    warned = nullcontext() if says is None else pytest.warns(UserWarning, match=rf"got token 0, {says}: it is read as")
+    with warned, torch.no_grad():
+        torch.testing.assert_close(model(ids), network(input_ids=ids).logits)
+
+
+def test_padding_among_tokens_is_not_read_as_a_position():
+    network, ids = language_model(), torch.tensor([[1, 2, 0, 0], [2, 1, 2, 1]])
+    network.config.update({"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 1})
+    model, asked = Logits(network, "input_ids"), [gnomon.accuracy]
+    labels = torch.tensor([[2, -100, -100, -100], [1, 2, 1, -100]])
+    with pytest.raises(RangeError, match=r"expected tokens at the positions that are read, got padding in 1 of 2"):
+        Probe(model, (ids, labels.abs() % CLASSES), asked, positions="all")
+    assert Probe(model, (ids, labels), asked, positions="all").read().values["accuracy"].shape == (4,)
 
 
 def test_what_is_not_in_the_embeddings_is_refused():

@@ -1,16 +1,17 @@
 """Networks of the transformers library as maps from real numbers to logits, which is what a probe reads."""
 
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
 from gnomon.errors import DataError, GnomonError, RangeError, UnsupportedModuleError, public, within
+from gnomon.integrations._padding import padding_in
 from gnomon.probe import in_eval_mode, whole
 
 Network = Any
@@ -28,7 +29,9 @@ class Logits(nn.Module):
 
     Args:
         model: a network that returns something with `logits`, as an attribute or as a key.
-        inputs: the name of the argument that is its input, such as `pixel_values`; for texts see `TextLogits`.
+        inputs: the name of the argument that is its input, such as `pixel_values`. With `input_ids` it is given an
+            attention mask too, 0 where the `pad_token_id` of its configuration stands before or after a text; it warns
+            where that token may be none. For derivatives in embeddings see `TextLogits`.
     """
 
     def __init__(self, model: Network, inputs: str) -> None:
@@ -36,9 +39,21 @@ class Logits(nn.Module):
         self.model: Network = model
         self.inputs = inputs
 
-    def forward(self, x: Float[Tensor, "n *d"]) -> Float[Tensor, "n c"]:
+    def forward(self, x: Shaped[Tensor, "n *d"]) -> Float[Tensor, "n c"]:
         """The logits."""
-        return _logits(self.model(**{self.inputs: x}))
+        mask = {}
+        if self._tokens and (padding := padding_in(self.model, x)).any():
+            mask = {"attention_mask": (~padding).long()}
+        return _logits(self.model(**{self.inputs: x}, **mask))
+
+    @property
+    def gnomon_padding(self) -> Callable[[Tensor], Tensor] | None:
+        """Which places of tokens are padding, as `TextLogits` has it; None if the input is none."""
+        return partial(padding_in, self.model) if self._tokens else None
+
+    @property
+    def _tokens(self) -> bool:
+        return self.inputs == "input_ids"
 
 
 class TextLogits(nn.Module):
