@@ -1,5 +1,7 @@
 """Logits at several positions of a sample: language models, and networks that segment images."""
 
+import re
+
 import pytest
 import torch
 from torch import nn
@@ -283,6 +285,27 @@ def test_bad_input_is_named(model, labels):
         Probe(model, (x, labels), [accuracy])
     with pytest.raises(EmptyError, match=r"\(labels\): expected positions that have one, got -100 at all"):
         Probe(model, (x, torch.full((N, T), -100)), [accuracy], positions="all").read()
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64])
+def test_another_number_at_positions_that_are_no_samples_is_said(model, dtype):
+    """Before training, and after it in a later batch; what the error advises does."""
+    right = (torch.arange(N * T).view(N, T) % C).to(dtype)
+    void = right.clone()
+    void[-1] = 255
+    says = r"expected classes 0 to 5, got 0 to 255 .* A position .* no sample has label -100: (torch\.where.*\)), if"
+    x = normal(N, T, D)
+    with pytest.raises(RangeError, match=says) as caught:
+        Probe(model, (x, void.flip(0)), [accuracy], positions="all")
+    later = Probe(model, [(x, right), (x, void)], [accuracy], positions="all")
+    with pytest.raises(RangeError, match=says):
+        later.read()
+    advised = eval(re.search(says, str(caught.value))[1], {"torch": torch, "labels": void})
+    assert Probe(model, (x, advised), [accuracy], positions="all").read().values["accuracy"].shape == ((N - 1) * T,)
+    with pytest.raises(RangeError, match=r"expected classes 0 to 5, got 0 to 255") as caught:
+        Probe(AtOne(model, 0), (x, void.flip(0)[:, 0]), [accuracy])
+    assert "-100" not in str(caught.value)
 
 
 def test_an_interrupt_leaves_the_network_as_it_was(model, labels):

@@ -23,7 +23,7 @@ from gnomon.probe._eval_mode import advice_on_gradients, in_eval_mode
 from gnomon.probe._outputs import warn_of_probabilities
 from gnomon.probe._plan import Plan, Quantity, presentable
 from gnomon.probe._samples import JOINED, Samples
-from gnomon.probe._sequences import of_one_position, of_several, rows_of, several
+from gnomon.probe._sequences import naming_ignored, of_one_position, of_several, rows_of, several
 from gnomon.probe._side_effects import reporting_side_effects
 from gnomon.probe._wrapped import device_of, has_shapes
 
@@ -146,7 +146,8 @@ class Trial:
     def _noting(self, name: str, fewer: bool = False) -> Iterator[None]:
         """Keeps the error that is raised inside, if it is permanent."""
         try:
-            with suppress(torch.linalg.LinAlgError), within("Probe"):  # type: ignore[attr-defined]
+            suppressed = suppress(torch.linalg.LinAlgError)  # type: ignore[attr-defined]
+            with suppressed, within("Probe"), naming_ignored(self.positions):
                 yield
         except GnomonError as error:
             if is_permanent(error, self.every_class and self.whole, fewer):

@@ -21,7 +21,7 @@ from gnomon.probe._pieces import Pieces
 from gnomon.probe._plan import Plan
 from gnomon.probe._samples import Batch, Samples, in_batch
 from gnomon.probe._second_pass import SecondPass
-from gnomon.probe._sequences import rows_of, several
+from gnomon.probe._sequences import naming_ignored, rows_of, several
 from gnomon.probe._sums import Sum, in_settings_and_samples, sum_of
 from gnomon.probe._wrapped import device_of
 
@@ -243,7 +243,7 @@ class Look:
     def _noting(self, name: str) -> Iterator[None]:
         """Times a quantity, and notes why it has no value."""
         try:
-            with timed(self.seconds, name, self._x), decomposing(name):
+            with timed(self.seconds, name, self._x), decomposing(name), naming_ignored(self.positions):
                 yield
         except self._tolerated as error:
             self.missing[name] = str(error)

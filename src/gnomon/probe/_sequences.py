@@ -1,6 +1,7 @@
 """What quantities get if several positions of a sample are read: a row for each, whichever sample it belongs to."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +31,18 @@ def rows_of(seen: Mapping[str, Any], labels: Int[Tensor, "n *t"] | None, positio
     there = its.long() != IGNORED
     rows["labels"] = its
     return rows if there.all() else {name: value[there] for name, value in rows.items()}
+
+
+@contextmanager
+def naming_ignored(positions: Positions | None) -> Iterator[None]:
+    """Adds to errors about classes how a position that is no sample is labelled, for which many data have 255."""
+    try:
+        yield
+    except RangeError as error:
+        if positions is not None and error.argument == "labels" and error.expected.startswith("classes"):
+            where = f"torch.where(labels == 255, {IGNORED}, labels.long())"
+            error.advice += f" A position that is no sample has label {IGNORED}: {where}, if 255 marks such."
+        raise
 
 
 def of_several(plan: Plan) -> Plan:
