@@ -161,6 +161,16 @@ WRAPPED = {
         lambda s: {"state": {"momentum": torch.ones(3)}, "state_dict": {}, "model": prefixed("model.", s)},
         "4 of 4 tensors under model, those that begin with 'model.'",
     ),
+    "compiled in part": (
+        lambda s: {
+            "model": prefixed("module.", {name.replace("0.", "0._orig_mod."): part for name, part in s.items()})
+        },
+        "4 of 4 tensors under model, those that begin with 'module.'",
+    ),
+    "checkpointed": (
+        lambda s: {name.replace(".", "._checkpoint_wrapped_module."): part for name, part in s.items()},
+        "4 of 4 tensors",
+    ),
     "compiled": (lambda s: {"model": prefixed("_orig_mod.module.", s)}, "under model, those that begin with '_orig_m"),
 }
 

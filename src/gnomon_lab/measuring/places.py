@@ -13,6 +13,8 @@ WRAPPERS = ("state_dict", "model_state_dict", "state", "model")
 """The names under which checkpoints keep the state dict among other things; `state` in gnomon's own runs."""
 PREFIXES = ("model", "module", "_orig_mod")
 """What Lightning, DataParallel and torch.compile write before the network's own names."""
+INSIDE = frozenset({"_orig_mod", "_checkpoint_wrapped_module"})
+"""What torch.compile and torch's checkpoints write into the names below a part of the network that they wrap."""
 DEEPEST = 5
 """The most containers within each other that are searched."""
 MOST = 100
@@ -97,9 +99,23 @@ def places(wanted: Mapping[str, Tensor], found: Sequence[Weights]) -> list[Place
     """The places: prefixes after which some of the network's names occur; each complete state dict is one too."""
     return [
         Place(weights, prefix, known)
-        for weights in found
+        for weights in (without_wrappers(wanted, each) for each in found)
         for prefix, known in Counter({"": 0} | beginnings(wanted, weights.tensors)).most_common(MOST)
     ]
+
+
+def without_wrappers(wanted: Mapping[str, Tensor], weights: Weights) -> Weights:
+    """The weights without the names of wrappers inside, if more of the network's names then have one prefix."""
+
+    def known(tensors: Mapping[str, Tensor]) -> int:
+        return max(beginnings(wanted, tensors).values(), default=0)
+
+    bare = {
+        ".".join(part for part in name.split(".") if part not in INSIDE): tensor
+        for name, tensor in weights.tensors.items()
+    }
+    better = len(bare) == len(weights.tensors) and known(bare) > known(weights.tensors)
+    return weights._replace(tensors=bare) if better else weights
 
 
 def at_key(there: Sequence[Place], key: str | None) -> list[Place]:
