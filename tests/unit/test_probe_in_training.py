@@ -3,6 +3,7 @@
 import copy
 import math
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -246,3 +247,48 @@ def test_weights_that_training_caches_keep_their_graph(quantity):
         return [*model.parameters()]
 
     torch.testing.assert_close(trained(True), trained(False), rtol=0, atol=0)
+
+
+class AsCudnnDoes(torch.autograd.Function):
+    """What cuDNN's backward pass of a recurrent layer refuses."""
+
+    @staticmethod
+    def forward(ctx, outputs, training):
+        ctx.refused = torch.backends.cudnn.enabled and not training
+        return outputs.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        if ctx.refused:
+            raise RuntimeError("cudnn RNN backward can only be called in training mode")
+        return gradient, None
+
+
+class AsOne(nn.LSTM):
+    def forward(self, x):
+        return super().forward(x)[0][:, -1]
+
+
+class OnCuda(AsOne):
+    def parameters(self, recurse=True):
+        return iter([SimpleNamespace(is_cuda=True)])
+
+    def forward(self, x):
+        return AsCudnnDoes.apply(super().forward(x), self.training)
+
+
+@pytest.mark.parametrize("quantity", [jacobian_norm, gnomon.gradient_norm, gnomon.hessian_trace])
+def test_recurrent_layers_on_cuda_are_read_without_cudnn(quantity):
+    """A stand-in, since tests have no GPU; other networks keep it."""
+    torch.manual_seed(0)
+    model, found = nn.Sequential(AsOne(4, 8, batch_first=True), nn.Linear(8, 3)), []
+
+    def enabled(logits):
+        return torch.tensor(float(torch.backends.cudnn.enabled))
+
+    for kind in (AsOne, OnCuda):
+        model[0].__class__ = kind
+        found.append(Probe(model, (torch.ones(12, 5, 4), LABELS), [quantity, enabled]).read().scalars())
+        assert torch.backends.cudnn.enabled
+    assert [values.pop("enabled") for values in found] == [1, 0]
+    torch.testing.assert_close(*found)

@@ -81,7 +81,7 @@ def _in_eval_mode(
     try:
         try:
             snapshot.enter_eval()
-            with plain(devices), torch.no_grad():
+            with plain(model, devices), torch.no_grad():
                 result = look()
         except KeyboardInterrupt as interrupt:
             end_contexts(interrupt)

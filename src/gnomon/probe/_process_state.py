@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 import torch
+from torch import nn
 from torch._C import _functorch as functorch
 from torch.backends import cuda as attention
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -24,7 +25,7 @@ KERNELS: dict[str, Callable[[bool], object]] = {
 
 
 def process_state(devices: Set[torch.device]) -> list[PutBack]:
-    """What restores gradients, autocast, attention, checkpoints, the compiler and random numbers as they are now."""
+    """What restores gradients, autocast, attention, cuDNN, checkpoints, the compiler and random numbers as they are."""
     found: list[PutBack] = [
         partial(torch.set_grad_enabled, torch.is_grad_enabled()),
         partial(functorch.pop_dynamic_layer_stack_and_undo_to_depth, functorch.get_dynamic_layer_stack_depth()),
@@ -33,6 +34,7 @@ def process_state(devices: Set[torch.device]) -> list[PutBack]:
         partial(setattr, checkpoint, "_checkpoint_hook", checkpoint._checkpoint_hook),
         partial(without_modes, len(_get_current_dispatch_mode_stack())),
         partial(cached, parametrize._cache_enabled, parametrize._cache),
+        partial(torch._C._set_cudnn_enabled, torch.backends.cudnn.enabled),
         *random_numbers(devices),
     ]
     found += [partial(switch, getattr(attention, f"{kernel}_sdp_enabled")()) for kernel, switch in KERNELS.items()]
@@ -59,12 +61,15 @@ def random_numbers(devices: Iterable[torch.device]) -> list[PutBack]:
 
 
 @contextmanager
-def plain(devices: Set[torch.device]) -> Iterator[None]:
+def plain(model: nn.Module, devices: Set[torch.device]) -> Iterator[None]:
     """Numbers in their own precision, and derivatives of any order, whatever training uses; `process_state` ends it."""
     # Under autocast, what is computed from a network's outputs would be in half precision too. Not with the context
     # `torch.autocast`: interrupted as it begins, it would keep weights in half precision permanently.
     for kind in cast(devices):
         torch.set_autocast_enabled(kind, False)
+    # cuDNN differentiates recurrent layers in training mode only, and once.
+    if recurrent_on_cuda(model):
+        torch._C._set_cudnn_enabled(False)
     # Weights computed here have no graph, with which training would go on in `parametrize.cached()`.
     cached(0, {})
     with ExitStack() as stack:
@@ -74,6 +79,12 @@ def plain(devices: Set[torch.device]) -> Iterator[None]:
         # Nor has fused attention; and a checkpoint that recomputes must use the same kernel.
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         yield
+
+
+def recurrent_on_cuda(model: nn.Module) -> bool:
+    """Whether the network has layers that cuDNN runs step by step."""
+    layers = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
+    return any(parameter.is_cuda for layer in layers for parameter in layer.parameters())
 
 
 def cast(devices: Iterable[torch.device]) -> list[str]:
