@@ -145,6 +145,25 @@ def test_what_is_kept_of_all_samples_counts():
     assert rows < joined.memory <= rows + chunk
 
 
+@pytest.mark.parametrize(
+    ("quantity", "known"),
+    [
+        (gnomon.gradient_norm, False),
+        (gnomon.hessian_eigenvalues, False),
+        (gnomon.ntk, False),
+        (lambda model: torch.ones(()), False),
+        (gnomon.agop, True),
+        (gnomon.self_duality, True),
+        (gnomon.parameter_norm, True),
+    ],
+)
+def test_memory_is_left_out_if_a_quantity_runs_the_network(quantity, known):
+    model, x = few_outputs()
+    split = x[:100], torch.arange(100) % 10
+    cost = Probe(model, {"a": split, "b": split}, {"a": {"it": quantity}, "b": [gnomon.accuracy]}).expected_cost()
+    assert (cost.memory is not None) == known == ("MiB" in str(cost))
+
+
 def test_nothing_is_left_behind():
     model, x = many_outputs()
     probe, alone = (Probe(model.train(), x[:16], QUANTITIES[1:]) for _ in range(2))
@@ -168,6 +187,7 @@ def test_it_is_said_in_words():
         "256 samples, 1,000 outputs by products: about 83 s, 440 MiB"
     )
     assert str(ExpectedCost(0.01234, 2**20, 5, 0, False)) == "5 samples: about 0.012 s, 1 MiB"
+    assert str(ExpectedCost(0.5, None, 5, 3, False)) == "5 samples, 3 outputs: about 0.5 s"
     assert str(ExpectedCost(12_345.0, 2**30, 5, 3, False)) == "5 samples, 3 outputs: about 12,000 s, 1,024 MiB"
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from gnomon._budget import budget_of
 from gnomon.autodiff import forward, observation_bytes, timed
 from gnomon.errors import GnomonError
+from gnomon.probe._derived import agop_of, own
 from gnomon.probe._look import Look
 from gnomon.probe._plan import Plan
 from gnomon.probe._samples import Samples
@@ -31,14 +32,15 @@ class ExpectedCost:
 
     Attributes:
         seconds: wall time.
-        memory: the bytes of tensors that are in memory together, in addition to the network and the samples.
+        memory: the bytes of tensors that are in memory together, in addition to the network and the samples; None if
+            a quantity differentiates a loss, or has the network for something else, and holds what is not known before.
         samples: how many are read, in all splits.
         outputs: the network's number of outputs; 0 if nothing is observed of it.
         by_products: whether products with the Jacobian are used in its place.
     """
 
     seconds: float
-    memory: int
+    memory: int | None
     samples: int
     outputs: int
     by_products: bool
@@ -47,15 +49,17 @@ class ExpectedCost:
         outputs = f", {self.outputs:,} outputs" if self.outputs else ""
         way = " by products" if self.by_products else ""
         seconds = f"{float(f'{self.seconds:.2g}'):,g}"
-        return f"{self.samples:,} samples{outputs}{way}: about {seconds} s, {self.memory / 2**20:,.0f} MiB"
+        memory = "" if self.memory is None else f", {self.memory / 2**20:,.0f} MiB"
+        return f"{self.samples:,} samples{outputs}{way}: about {seconds} s{memory}"
 
 
 def together(costs: Iterable[ExpectedCost]) -> ExpectedCost:
     """The cost of all splits, which are read one after another."""
     costs = list(costs)
+    known = [cost.memory for cost in costs if cost.memory is not None]
     return ExpectedCost(
         sum(cost.seconds for cost in costs),
-        max(cost.memory for cost in costs),
+        max(known) if len(known) == len(costs) else None,
         sum(cost.samples for cost in costs),
         max(cost.outputs for cost in costs),
         any(cost.by_products for cost in costs),
@@ -95,7 +99,16 @@ def expected(
         each = observation_bytes(model, x, plan.observations, look.copies)
         budget = budget_of(memory)
         chunk = each * min(n, len(x), max(2, budget // max(1, each)))
-    return ExpectedCost(seconds, chunk + held, n, outputs, "jacobian_operator" in plan.observations)
+    held_in_all = None if works_on_the_network(plan) else chunk + held
+    return ExpectedCost(seconds, held_in_all, n, outputs, "jacobian_operator" in plan.observations)
+
+
+def works_on_the_network(plan: Plan) -> bool:
+    """Whether a quantity runs the network itself, and so holds gradients, or anything else, beside observations."""
+    return any(
+        "model" in wanted.values() and (not own(quantity) or "memory" in wanted.values()) and quantity is not agop_of
+        for quantity, wanted in ((plan.quantities[name], plan.arguments[name]) for name in plan.quantities)
+    )
 
 
 def extrapolated(took: Callable[[int], float], n: int, most: int) -> tuple[float, int]:
