@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from gnomon import Probe, centroid, input_jacobian
-from gnomon.errors import ConvergenceError, EmptyError, RangeError, ShapeError
+from gnomon import Probe, accuracy, centroid, input_jacobian
+from gnomon.errors import ConvergenceError, DataError, EmptyError, RangeError, ShapeError
 from gnomon.probe._dry_run import CLASSES, few, is_permanent, look
 from tests.passes import sizes_of_passes
 
@@ -48,6 +48,17 @@ def test_the_jacobian_in_brief_has_the_centroid_and_no_more_rows_than_fit(memory
     found = look(model, x, "jacobian", {}, memory)
     assert found.shape == (2, rows, 3)
     assert_close(found, (input_jacobian(model, x).sum(1) / 4).unsqueeze(1).expand(2, rows, 3))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_samples_in_another_precision_than_the_network_are_to_be_converted(dtype):
+    model, x = nn.Linear(3, 4).to(dtype), torch.ones(4, 3)
+    with pytest.raises(DataError, match=rf"RuntimeError: mat1 .*\. The network is in {dtype}: convert the samples\."):
+        Probe(model, (x, torch.arange(4)), [accuracy])
+    Probe(model, (x.to(dtype), torch.arange(4)), [accuracy]).read()
+    with pytest.raises(DataError, match=r"got RuntimeError: .*\. Pass network and samples as they are in training"):
+        Probe(model, (x[:, 1:].to(dtype), torch.arange(4)), [accuracy])
 
 
 @pytest.mark.parametrize(

@@ -169,12 +169,21 @@ class Trial:
             require_any_number(self.model, self.x, cause)
             at = f"samples of shape {tuple(self.x.shape[1:])} in {self.x.dtype} on {self.x.device}"
             advice = advice_on_gradients(argument, cause) if argument in self.plan.quantities else None
+            advice = advice or advice_on_precision(self.model, self.x)
             raise DataError(
                 argument,
                 expected,
                 f"{type(cause).__name__}: {cause} at {at}",
                 advice or f"Pass network and samples as they are in training, and in float32 or float64; {JOINED}.",
             ) from cause
+
+
+def advice_on_precision(model: nn.Module, x: Tensor) -> str | None:
+    """What to convert if the network is in another precision than the samples; None if it is not, or in several."""
+    found = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
+    if not x.is_floating_point() or len(found) != 1 or x.dtype in found:
+        return None
+    return f"The network is in {min(found, key=str)}: convert the samples."
 
 
 def inherit(why: dict[str, GnomonError], plan: Plan, name: str) -> bool:
