@@ -23,10 +23,10 @@ def normal(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def regression(inputs=10):
+def regression(inputs=10, n=N):
     """At its least squares, and half its parameters, which is the coefficient."""
-    layer, x = nn.Linear(inputs, 1, bias=False).double(), normal(N, inputs)
-    y = x.sum(1, keepdim=True) + normal(N, 1, seed=1)
+    layer, x = nn.Linear(inputs, 1, bias=False).double(), normal(n, inputs)
+    y = x.sum(1, keepdim=True) + normal(n, 1, seed=1)
     layer.weight.data = torch.linalg.lstsq(x, y).solution.mT.contiguous()
     return layer, x, y, inputs / 2
 
@@ -74,7 +74,7 @@ def known():
 
 
 def coverage():
-    """In how many of 200 seeds the interval at the defaults holds what the chains come to."""
+    """In how many of 200 seeds the interval, with all samples at each step, holds what the chains come to."""
     layer, x, y, _ = regression()
     found = [
         local_learning_coefficient(layer, x, y, loss="mse", batch=N, step_size=2e-4, seed=seed).estimate
@@ -84,6 +84,19 @@ def coverage():
     truth = (bends / (bends + 100) / (1 - 5e-5 * (bends + 100))).sum() / 2
     held = sum(abs(each.value - truth) <= each.error for each in found)
     print(f"linear regression: the interval holds {truth:.3f} in {held} of {SEEDS} seeds")
+
+
+def batches():
+    """What batches that are smaller than n beta add to the coefficient of linear regression, which is 5."""
+    print("| samples | nβ | batches of 128 | by default | all samples |\n| --- | --- | --- | --- | --- |")
+    for n in (500, 2000, 20_000, 50_000):
+        layer, x, y, _ = regression(n=n)
+        found = [
+            local_learning_coefficient(layer, x, y, loss="mse", chains=16, burn_in=800, batch=batch).estimate
+            for batch in (128, None, n)
+        ]
+        said = [f"{each.value:.1f} ± {each.error:.1f}" for each in found]
+        print(f"| {n:,} | {n / math.log(n):,.0f} | {' | '.join(said)} |", flush=True)
 
 
 def trained():
@@ -125,3 +138,4 @@ if __name__ == "__main__":
     trained()
     known()
     coverage()
+    batches()

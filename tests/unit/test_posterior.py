@@ -305,3 +305,17 @@ def test_a_probe_is_made_without_whole_chains(monkeypatch):
     probe = Probe(model, (x, labels), [partial(gnomon.local_learning_coefficient, loss="mse", chains=3)])
     assert len(steps) == 15
     assert len(probe.read().values["local_learning_coefficient"].by_chain) == 3
+
+
+@pytest.mark.parametrize(("settings", "size"), [({}, 128), ({"n_beta": 128.5}, 129), ({"batch": 7, "n_beta": 200}, 7)])
+def test_by_default_the_batch_is_not_smaller_than_n_beta(settings, size, monkeypatch):
+    layer, x, y, _ = regression(n=400)
+    sizes, gradients = set(), _replicas.Replicas.gradients
+
+    def noted(self, points, x, targets):
+        sizes.add(x.shape[1])
+        return gradients(self, points, x, targets)
+
+    monkeypatch.setattr(_replicas.Replicas, "gradients", noted)
+    gnomon.local_learning_coefficient(layer, x, y, loss="mse", **KNOWN | settings)
+    assert sizes == {size}

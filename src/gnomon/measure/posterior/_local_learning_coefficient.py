@@ -15,6 +15,9 @@ from gnomon.linalg import Estimate, student
 from gnomon.measure._langevin import Langevin, split_r_hat
 from gnomon.measure._losses import Loss, formula_and_targets, sample_losses
 
+LEAST = 128
+"""The smallest batch by default."""
+
 
 @dataclass(frozen=True)
 class LocalLearningCoefficient:
@@ -60,7 +63,7 @@ def local_learning_coefficient(
     chains: int = 4,
     draws: int = 100,
     burn_in: int = 100,
-    batch: int = 128,
+    batch: int | None = None,
     seed: int = 0,
     memory: int | None = None,
 ) -> LocalLearningCoefficient:
@@ -90,13 +93,15 @@ def local_learning_coefficient(
     $\frac12\sum_i\frac{n\beta h_i}{(n\beta h_i + \gamma)(1 - \frac\epsilon4(n\beta h_i + \gamma))}$: half the number of
     directions with $n\beta h_i \gg \gamma$, and up to 1/15 more due to the default step size; still more if the loss
     curves most away from the start. Batches add noise along the steepest directions, little where $n\beta$ is no larger
-    than the batch. Beyond quadratic losses the coefficient of the theory is the limit of large n and no pull: for
-    $L = w_1^2w_2^2$, where it is 1/2, the mean above is 0.39 at $n\beta = 10^3$ and 0.43 at $10^5$, with $\gamma = 1$.
+    than the batch, as by default: for linear regression with ten inputs and n = 50,000, batches of 128 give 18.8, the
+    default's 4,622 give 6.1, all samples 5.2. Beyond quadratic losses the coefficient of the theory is the limit of
+    large n and no pull: for $L = w_1^2w_2^2$, where it is 1/2, the mean above is 0.39 at $n\beta = 10^3$ and 0.43 at
+    $10^5$, with $\gamma = 1$.
 
     Source:
         Lau et al., arXiv:2308.12108; the dynamics: Welling and Teh 2011. The formula of the update, and the temperature
         1 / log n: the documentation of devinterp 1.3.2, whose coefficients are reproduced at the same settings. By
-        default it takes the logarithm of the batch size, and the losses of batches as they are.
+        default its $n\beta$ is b / log b, with b the size of a batch, and it takes the losses of batches as they are.
     Args:
         model: a network from (n *d) to (n c), whose samples do not mix.
         x: the training samples.
@@ -112,7 +117,8 @@ def local_learning_coefficient(
         draws: the number of steps of each chain whose losses count, at least 4.
         burn_in: the number of steps before these. Where the pull dominates, a chain forgets its start in about
             $2/(\epsilon\gamma)$ steps.
-        batch: the number of samples per step, drawn with replacement; from n on, all samples are used, without noise.
+        batch: the number of samples per step, drawn with replacement; from n on, all samples are used, without noise;
+            default: $n\beta$ rounded up, or 128 where that is more.
         seed: the seed of batches and noise, which are drawn independently of training's random numbers.
         memory: bytes to use for the pass over all samples; default: 512 MiB. A step uses the memory of passes over a
             batch for every chain.
@@ -149,7 +155,7 @@ def local_learning_coefficient(
         _checks.whole_number("chains", chains, 2),
         _checks.whole_number("draws", draws, 4),
         _checks.whole_number("burn_in", burn_in, 0),
-        _checks.whole_number("batch", batch, 1),
+        _checks.whole_number("batch", batch, 1, optional=True),
         _checks.whole_number("seed", seed),
     )
     _checks.samples(1, x=x, labels=labels)
@@ -161,6 +167,8 @@ def local_learning_coefficient(
         losses = sample_losses(loss, logits, labels)
         if n_beta is None:
             n_beta = len(x) / max(1.0, math.log(len(x)))
+        if batch is None:  # at a lower temperature the noise of smaller batches would be larger than the chains' own
+            batch = max(LEAST, math.ceil(n_beta))
         langevin = Langevin(n_beta, localisation, step_size, chains, burn_in + draws, batch, seed)
         above, size = langevin.run(Replicas(model, x, formula), x, targets, losses)
     return summary(above, losses.mean(), n_beta, burn_in, size)
