@@ -134,6 +134,7 @@ def trained():
 
 if __name__ == "__main__":
     warnings.simplefilter("error")  # chains that diverge
+    warnings.filterwarnings("ignore", "local_learning_coefficient: expected burn_in")
     torch.set_num_threads(1)
     trained()
     known()

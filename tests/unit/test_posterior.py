@@ -2,6 +2,7 @@
 
 import copy
 import math
+import warnings
 from functools import partial
 
 import pytest
@@ -305,6 +306,26 @@ def test_a_probe_is_made_without_whole_chains(monkeypatch):
     probe = Probe(model, (x, labels), [partial(gnomon.local_learning_coefficient, loss="mse", chains=3)])
     assert len(steps) == 15
     assert len(probe.read().values["local_learning_coefficient"].by_chain) == 3
+
+
+def test_a_burn_in_that_is_too_short_for_the_step_size_is_said():
+    """One steep direction makes all others slow: they have not moved, and so have no drift."""
+    _, x, y, _ = regression(inputs=8)
+    x[:, 0] *= 30
+    layer = nn.Linear(8, 1, bias=False).double()
+    layer.weight.data = torch.linalg.lstsq(x, y).solution.mT.contiguous()
+    measure = partial(gnomon.local_learning_coefficient, layer, x, y, loss="mse", chains=8, batch=len(x))
+    with pytest.warns(
+        RuntimeWarning, match=r"burn_in of at least .*, got 100\. Directions .* burn_in=\d+\.$"
+    ) as warned:
+        short = measure()
+    enough = int(str(warned[0].message).rpartition("=")[2][:-1])
+    assert enough == math.ceil(4 / float(short.step_size * 100))
+    with warnings.catch_warnings(action="error"):
+        long = measure(burn_in=math.ceil(enough / 4), draws=2000)
+    assert short.estimate.value + short.estimate.error < long.estimate.value - long.estimate.error
+    with warnings.catch_warnings(action="error"):  # what nothing pulls back never comes to rest
+        measure(localisation=0, step_size=1e-5, burn_in=0, draws=4)
 
 
 @pytest.mark.parametrize(("settings", "size"), [({}, 128), ({"n_beta": 128.5}, 129), ({"batch": 7, "n_beta": 200}, 7)])
