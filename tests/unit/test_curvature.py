@@ -311,6 +311,16 @@ def test_errors_of_small_eigenvalues_are_measured_by_a_tenth_of_the_largest():
     assert found.passes < 24
 
 
+def test_a_large_negative_eigenvalue_does_not_end_the_search_early():
+    """It stops by the criterion by which it warns."""
+    values = torch.cat([torch.linspace(0, 1, 40), torch.tensor([-300.0])])
+    for seed in range(10):
+        operator, _ = stand_in(values.diag())
+        found = largest("", operator, 1, Accuracy.of(0.05, None, seed), None)  # without a warning
+        assert found.error <= 0.05 * found.value
+        assert abs(found.value - 1) <= found.error + 1e-4
+
+
 def test_a_trace_of_which_no_accuracy_is_asked_takes_fewer_passes():
     assert [accuracy_of_trace(rtol, passes, 0).passes for rtol, passes in ((None, None), (None, 99), (0.1, None))] == [
         64,

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from gnomon.linalg._directions import largest, length, unit
-from gnomon.linalg._krylov import AHEAD, ASIDE, LEAST, above, error_of, of_later, size_of
+from gnomon.linalg._krylov import AHEAD, ASIDE, LEAST, SMALL, above, error_of, of_later
 from gnomon.linalg._normal import generator_of, normal
 
 ROOM = 32
@@ -57,8 +57,8 @@ def lanczos(
         multiply: the matrix.
         like: a vector of the dtype and on the device of the products.
         k: how many values, at most p; 0 for the space alone, from as many steps as are allowed.
-        tolerance: the allowed error, relative to each value, or to a tenth of the largest in absolute value if the
-            value is smaller than that.
+        tolerance: the allowed error, relative to each value, or to a tenth of the largest of the first k in absolute
+            value if the value is smaller than that.
         most: the number of products allowed.
         seed: the seed of the first vector.
     """
@@ -104,7 +104,8 @@ def _ritz(
     errors = error_of(values, residual)
     product = (couplings / scale).log().sum()
     errors[0] = torch.where(product > -torch.inf, above(values[None], product[None], p)[0], 0)
-    size = size_of(values)
+    # Not by a large negative value at the other end, which says nothing about how well these are known.
+    size = torch.maximum(values.abs(), SMALL * values[:k].abs().amax())
     far = (errors > tolerance / 10 * size) | (residual > min(tolerance / 2, ASIDE) * size)
     far[0] = errors[0] > tolerance * size[0]
     among = min(k + AHEAD, p) if k > 1 else 1

@@ -50,7 +50,8 @@ def hessian_eigenvalues(
         loss: as for `training_loss`: `cross_entropy`, `mse`, or a function. In a probe, use
             `functools.partial(hessian_eigenvalues, loss="mse")`.
         k: how many eigenvalues.
-        rtol: the relative error at which it stops.
+        rtol: the error at which it stops, relative to each value, or to a tenth of the largest of the k in absolute
+            value where it is smaller.
         passes: the largest number of products; at least 16; default: 256. A warning says if they do not suffice.
         seed: the seed of the random starting vector, which is drawn independently of training's random numbers.
         memory: bytes to use; default: 512 MiB. Samples are processed in chunks that fit, and half of it holds the
