@@ -32,8 +32,8 @@ def hessian_eigenvalues(
         Generalising: On digits, from a large initialisation, it falls from 704 to 41 as a network groks, and rises to
             164 afterwards; in one that memorises it keeps falling, to 59.4.
         Misleads: In the end the network that generalises is the sharper one there. Rescaling layers changes it even
-            where the function stays the same. Under cross-entropy it falls to 0 as the outputs grow, whatever is
-            learnt.
+            where the function stays the same. Once all samples are classified correctly, that of cross-entropy falls
+            to 0 as the outputs grow, whatever is learnt; while some are not, it grows with them.
 
     $\lambda_1\ge\dots\ge\lambda_k$ of $H = \nabla^2_\theta\,\frac1n\sum_i\ell(f(x_i), y_i)$
 
