@@ -48,8 +48,9 @@ def heavy_tails(parameters: Mapping[str, Float[Tensor, "*d"]]) -> HeavyTails:
         Low, high: According to its authors, $\alpha$ from 2 to 6 indicates a well-trained layer, above 6 one that has
             hardly learnt, below 2 one that has learnt too much.
         Generalising: Not measured here.
-        Misleads: A tail is always found: random weights of 100 x 200, which have none, have an exponent of 6.4 on
-            average, and one in eight has an eigenvalue beyond the edge. With few eigenvalues it is noise.
+        Misleads: A tail is always found: of random weights of 100 x 200, which have none, 58 % have an exponent from 2
+            to 6 (median 5.5, mean 6.5, nine in ten from 3.2 to 13.3), and one in eight has an eigenvalue beyond the
+            edge. With few eigenvalues it is noise.
 
     $\alpha = 1 + m\big/\sum_{\lambda_i\ge\lambda_{\min}}\log\frac{\lambda_i}{\lambda_{\min}}$ over the m eigenvalues
     from $\lambda_{\min}$ on, which is chosen to give the smallest distance;
