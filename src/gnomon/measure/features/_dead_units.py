@@ -16,7 +16,8 @@ def dead_units(features: Float[Tensor, "n *p"]) -> Float[Tensor, ""]:
             of these samples reaches the rest.
         Generalising: Not measured here.
         Misleads: It falls with the number of samples, since a single one is enough to wake a unit: compare at the same
-            number. After anything but a ReLU or a similar function it is 0.
+            number. Before a ReLU, and after tanh, it is 0; after GELU a unit counts as dead whose inputs are all below
+            -5.5, where float32 rounds to 0.
 
     $\tfrac1p\,|\{j : h_j(x_i) = 0 \text{ for all } i\}|$
 
