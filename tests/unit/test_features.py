@@ -204,6 +204,7 @@ def test_dimension_where_neighbours_are_at_exactly_one_distance():
     squares = torch.cat([square, square + torch.tensor([7.0, 0.0]), square + torch.tensor([0.0, 11.0])])
     for size in (1.0, 1e-30, 1e30):
         assert gnomon.intrinsic_dimension(squares.double() * 2.0 ** round(math.log2(size))) == math.inf
+    assert 1e5 < gnomon.intrinsic_dimension(0.1 * squares) < math.inf  # equal up to rounding
 
 
 def test_dimension_of_few_and_of_coinciding_samples():

@@ -39,7 +39,8 @@ def intrinsic_dimension(features: Float[Tensor, "n *p"]) -> Float[Tensor, ""]:
         features: a layer's output for each sample; further axes are flattened.
     Returns:
         At least 0; 0 for fewer than three distinct samples, infinite where all that are not left out have their two
-        neighbours at the same distance. Invariant under scaling, shift and rotation of the features.
+        neighbours at the same distance, as on a grid, but up to millions where these are equal only up to the rounding
+        of float32. Otherwise invariant under scaling, shift and rotation of the features.
     Raises:
         ShapeError: if the features have fewer than two axes.
         EmptyError: if there are no samples.
