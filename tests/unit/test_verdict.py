@@ -527,6 +527,8 @@ def test_the_picture_shows_each_similar_run(made_up):
     _, axes = plot.similar_runs(verdict(STEPS, **readings()))
     lines = [line for line in axes.lines if len(line.get_xdata()) == 5]
     np.testing.assert_allclose(lines[0].get_xdata(), [-2, -1, 0, 1, 2])
-    assert {text.get_text() for text in axes.get_legend().get_texts()} == {"did not rise: 1", "rose by five points: 1"}
+    assert axes.get_xlim() == (-4, 2)  # up to the last reading
+    told = {text.get_text() for text in axes.get_legend().get_texts()}
+    assert told == {"rose by less than five points: 1", "rose by five points or more: 1"}
     with pytest.raises(EmptyError, match="expected one with similar runs"):
         plot.similar_runs(verdict([1, 2], **{name: values[:2] for name, values in readings().items()}))

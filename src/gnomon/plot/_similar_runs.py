@@ -14,6 +14,9 @@ from gnomon.plot._values import require
 def similar_runs(verdict: Verdict, *, ax: Axes | None = None) -> tuple[Figure, Axes]:
     """Draws the unseen accuracy of the most similar runs against the doublings of the steps since they were similar.
 
+    The verdict is about the first two doublings, which are shaded. By their end the runs of one colour rose by five
+    points or more, the others by less, or not at all; what they did later is drawn too.
+
     Args:
         verdict: what `gnomon.verdict` returned.
         ax: where to draw; default: the axes of a new figure.
@@ -28,7 +31,8 @@ def similar_runs(verdict: Verdict, *, ax: Axes | None = None) -> tuple[Figure, A
     require(Verdict, "a Verdict", "Pass what gnomon.verdict returned.", verdict=verdict)
     if not verdict.similar:
         raise EmptyError("verdict", "one with similar runs", verdict.message, "Read more often.")
-    told = {False: "did not rise", True: "rose by five points"}
+    told = {False: "rose by less than five points", True: "rose by five points or more"}
+    last = max(np.log2(run.steps[-1] / run.step) for run in verdict.similar)
     with style.canvas(ax) as (figure, axes):
         for rises, words in told.items():
             runs = [run for run in verdict.similar if run.rises == rises]
@@ -40,6 +44,8 @@ def similar_runs(verdict: Verdict, *, ax: Axes | None = None) -> tuple[Figure, A
         axes.axvline(0, color=style.INK, linewidth=1)
         scales.linear(axes, "y")
         style.frame(axes)
-        axes.set(xlim=(-4, 4), ylim=(0, 1.02), xlabel="doublings of the steps from now", ylabel="unseen accuracy")
+        axes.set(
+            xlim=(-4, max(2, last)), ylim=(0, 1.02), xlabel="doublings of the steps from now", ylabel="unseen accuracy"
+        )
         style.legend(axes)
     return figure, axes
