@@ -115,6 +115,20 @@ def test_regions_are_the_polygons_in_the_colours_of_their_values():
     assert len(axes.figure.axes) == 1
 
 
+@pytest.mark.parametrize("log_values", [False, True])
+def test_equal_values_have_the_colour_that_the_bar_shows_for_them(log_values):
+    found = partition()
+    for value in (2.0, 1e6) if log_values else (2.0, -1e6, 0.0):
+        figure, axes = regions(found, torch.full_like(found.areas, value), ax=ax(), log_values=log_values)
+        (drawn,) = (part for part in axes.collections if isinstance(part, PolyCollection))
+        figure.canvas.draw()
+        low, high = figure.axes[1].get_ylim()
+        assert low < value < high
+        bar = figure.axes[1]._colorbar
+        np.testing.assert_allclose(drawn.get_facecolor()[0], bar.cmap(bar.norm(value)), atol=0.01)
+        assert np.allclose(drawn.get_facecolor()[0], (0x21 / 255, 0x91 / 255, 0x8C / 255, 1), atol=0.01)  # its middle
+
+
 def polygon_area(corners):
     x, y = corners[:-1].T if (corners[0] == corners[-1]).all() else corners.T
     return 0.5 * (x * np.roll(y, -1) - y * np.roll(x, -1)).sum()
