@@ -97,6 +97,32 @@ def test_the_order_has_a_row_for_each_change_and_a_point_for_each_seed():
     assert decay[0].y[0] < 0 < align[0].y[0] < 0.5
 
 
+def test_what_is_done_only_at_one_of_the_last_two_readings_is_hollow():
+    (panel,) = order([made_up(), made_up(late=1)]).panels
+    late = {points.label: points for points in panel.points if points.hollow}
+    assert {*late} == {f"{arm}, still changing at the end" for arm in ARMS}
+    accuracy = [points for points in panel.points if points.y[0] < 1.5]
+    assert not any(points.hollow for points in accuracy), "zero training error and training accuracy, at 3 and 10"
+    (radius,) = (place for place, row in enumerate(panel.rows) if row == "Robust radius ↑")
+    row = [points for points in panel.points if abs(points.y[0] - radius) < 0.5]
+    assert [(points.x, points.joined, points.hollow) for points in row] == [
+        ((30, 100), True, False),
+        ((30, 100), False, True),
+        ((30, 30), True, False),
+        ((30, 30), False, True),
+    ]
+
+
+def test_a_change_in_a_minority_of_the_seeds_is_named_in_its_row_and_does_not_sort_it():
+    once, never = (0.0, 1.0, 1.0, 1.0, 1.0, 1.0), (1.0,) * 6
+    seeds = [made_up(**{"train/truncated": values}) for values in (once, never, never)]
+    for seed in seeds:
+        for record in seed[len(STEPS) :]:
+            record["train/truncated"] = STEPS.index(record["step"]) / 5
+    (panel,) = order(seeds).panels
+    assert panel.rows[-1] == "Truncated by the ReLUs ↑ (weight decay 1 of 3)", "GrokAlign is done at 100"
+
+
 def test_claims_are_of_every_seed():
     still = {"train/equiangularity": (1.0,) * 6}
     still["jacobians/robust_radius"] = (1.0,) * 6

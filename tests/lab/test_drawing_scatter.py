@@ -113,6 +113,16 @@ def test_without_values_there_is_no_bar():
     assert interactive(plain).layout.coloraxis.cmin is None
 
 
+def test_hollow_points_are_white_with_an_edge_of_their_colour():
+    points = Points("late", (1.0, 2.0), (0.0, 1.0), colour=1, hollow=True)
+    one = Scatter("one", "One", "", (ScatterPanel("p", "x", "y", (points,)),))
+    drawn = draw(one).axes[0].collections[0]
+    assert tuple(drawn.get_facecolor()[0]) == to_rgba("white")
+    assert tuple(drawn.get_edgecolor()[0]) == to_rgba(style.colour(1))
+    for trace in interactive(one).data:  # the points, and their entry in the legend
+        assert (trace.marker.color, trace.marker.line.color) == ("white", style.colour(1))
+
+
 def test_svg_is_deterministic_and_undated(tmp_path):
     save(scatter(), tmp_path / "one.svg")
     save(scatter(), tmp_path / "two.svg")

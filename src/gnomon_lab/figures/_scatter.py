@@ -19,6 +19,7 @@ class Points:
         colour: place in the palette and among the shapes of points, from 0; wraps round.
         low: the lower ends of bars along the x axis, one for each x; None lets them begin at the points.
         high: their upper ends, one for each x; None lets them end at the points.
+        hollow: whether they are white with an edge of the palette's colour; without values only.
 
     Raises:
         ShapeError: if `x` and the other values of the points differ in length.
@@ -34,6 +35,7 @@ class Points:
     colour: int = 0
     low: tuple[float, ...] | None = None
     high: tuple[float, ...] | None = None
+    hollow: bool = False
 
     @public
     def __post_init__(self) -> None:

@@ -75,7 +75,7 @@ def _marker(points: Points) -> dict[str, Any]:
     return {
         "size": _scatter_layout.MARKER, "symbol": _scatter_layout.shape(points)[1],
         "color": _scatter_layout.fill(points),
-        "line": {"color": "white" if points.values is None else style.MUTED, "width": 0.8},
+        "line": {"color": _scatter_layout.edge(points), "width": _scatter_layout.edge_width(points)},
     }  # fmt: skip
 
 

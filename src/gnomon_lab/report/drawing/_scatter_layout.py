@@ -22,7 +22,21 @@ def shape(points: Points) -> tuple[str, str]:
 
 def fill(points: Points) -> str:
     """The one colour for points without values, and for the legend."""
-    return style.colour(points.colour) if points.values is None else style.MUTED
+    if points.values is not None:
+        return style.MUTED
+    return "white" if points.hollow else style.colour(points.colour)
+
+
+def edge(points: Points) -> str:
+    """The colour around each point."""
+    if points.values is not None:
+        return style.MUTED
+    return style.colour(points.colour) if points.hollow else "white"
+
+
+def edge_width(points: Points) -> float:
+    """Its width (pixels)."""
+    return 1.6 if points.hollow else 0.8
 
 
 def legend(scatter: Scatter) -> tuple[Points, ...]:

@@ -66,8 +66,8 @@ def _marker_style(points: Points) -> dict[str, Any]:
     return {
         "marker": _scatter_layout.shape(points)[0],
         "markersize": _scatter_layout.MARKER * POINT,
-        "markeredgecolor": "white" if points.values is None else style.MUTED,
-        "markeredgewidth": 0.6,
+        "markeredgecolor": _scatter_layout.edge(points),
+        "markeredgewidth": _scatter_layout.edge_width(points) * POINT,
     }
 
 

@@ -115,40 +115,56 @@ def arrow(seeds: Seeds, quantity: Quantity) -> str:
 
 
 def spans(seeds: Seeds) -> dict[str, dict[str, list[float]]]:
-    """By the names of the figure's rows and by arm: the change points of the seeds that have one, in order."""
+    """By the names of the figure's rows and by arm: the change points of the seeds that have one, in order.
+
+    A name says of how many seeds these are, where some of an arm have one and some have none.
+    """
     found = {"Zero training error": {arm: memorised(seeds, arm) for arm in ARMS}}
     for quantity in QUANTITIES:
         found[f"{quantity.title} {arrow(seeds, quantity)}"] = {arm: done(seeds, arm, quantity.name) for arm in ARMS}
-    return {
-        row: {arm: sorted(step for step in steps if step is not None) for arm, steps in by_arm.items()}
-        for row, by_arm in found.items()
-    }
+    named = {}
+    for row, by_arm in found.items():
+        there = {arm: sorted(step for step in steps if step is not None) for arm, steps in by_arm.items()}
+        some = [f"{arm} {len(steps)} of {len(seeds)}" for arm, steps in there.items() if 0 < len(steps) < len(seeds)]
+        named[f"{row} ({', '.join(some)})" if some else row] = there
+    return named
 
 
 def order(seeds: Seeds) -> Scatter:
     """The order of all changes: a row for each quantity, a point for each seed, the arms side by side.
 
-    Sorted by the median over the seeds of the first arm in which a quantity changes; what changes in none is left out.
+    Sorted by the median over the seeds of the first arm in which a quantity changes in half of them, or of the one with
+    the most; what changes in none is left out.
     """
     found = {row: by_arm for row, by_arm in spans(seeds).items() if any(by_arm.values())}
-    middle = {row: statistics.median(by_arm[ARMS[0]] or by_arm[ARMS[1]]) for row, by_arm in found.items()}
-    rows = sorted(found, key=lambda row: middle[row])
-    points = tuple(
-        Points(arm, tuple(steps), (height + (2 * place - 1) * APART,) * len(steps), joined=True, colour=place)
-        for place, arm in enumerate(ARMS)
-        for height, row in enumerate(rows)
-        if (steps := found[row][arm])
-    )
+    sorting = {row: max(by_arm.values(), key=lambda at: min(2 * len(at), len(seeds))) for row, by_arm in found.items()}
+    rows = sorted(found, key=lambda row: statistics.median(sorting[row]))
+    points: list[Points] = []
+    for place, arm in enumerate(ARMS):
+        last_two = series(seeds[0], arm, SEEN)[0][-2:]
+        for height, row in enumerate(rows):
+            middle = height + (2 * place - 1) * APART
+            if steps := found[row][arm]:
+                points.append(Points(arm, tuple(steps), (middle,) * len(steps), joined=True, colour=place))
+            if late := [step for step in steps if step >= last_two[0]]:  # over those that are filled
+                words = f"{arm}, still changing at the end"
+                points.append(Points(words, tuple(late), (middle,) * len(late), colour=place, hollow=True))
     return Scatter(
         "order",
         "The order in which a network changes",
         f"For each quantity the step from which on it has gone {WAY:.0%} of its way from its first to its last value: "
-        f"a point for each seed, a line over their range. {interval(len(seeds))} Sorted by weight decay's median. "
-        f"What is drawn on a logarithmic axis goes its way by its logarithm. A point at the last step: "
-        f"still on its way there.",
+        f"a point for each seed, one for all that agree, a line over their range. {interval(len(seeds))} Sorted by "
+        f"weight decay's median, or by GrokAlign's where fewer than half of weight decay's seeds change. "
+        f"What is drawn on a logarithmic axis goes its way by its logarithm. A hollow point is at one of the last two "
+        f"readings: still changing when training ends, and later in a longer run.",
         (
             ScatterPanel(
-                "When each quantity is done", "step (a pass over all batches)", "", points, log_x=True, rows=tuple(rows)
+                "When each quantity is done",
+                "step (a pass over all batches)",
+                "",
+                tuple(points),
+                log_x=True,
+                rows=tuple(rows),
             ),
         ),
     )
