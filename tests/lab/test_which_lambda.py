@@ -146,6 +146,29 @@ def test_the_picture_has_times_the_steps_without_the_penalty(records):
     for line in tuned.lines:
         assert line.y[COEFFICIENTS.index(BEST[line.label])] == pytest.approx(0.1)
         assert min(line.y) == pytest.approx(0.1)
+    assert "no network arrives on" not in curves.caption
+
+
+def test_the_picture_has_no_line_where_no_network_arrives(records):
+    """Waiting for nobody as long as for nobody else is no multiple of anything."""
+    for record in records:
+        if (record["task"], record["way"]) == ("parity", "untuned") and record["coefficient"] in (
+            0.0,
+            1e-4,
+            1e-2,
+            3e-2,
+        ):
+            record |= {"most": 10_000, "steps": None}
+        if (record["task"], record["coefficient"], record["seed"]) == ("digits", 1e-4, 1):
+            record |= {"most": 10_000, "steps": None}
+    (curves,) = which_lambda.figures(records)
+    assert curves.caption.endswith("AdamW, untuned: without the penalty no network arrives on parity.")
+    assert [(line.label, line.x) for line in curves.panels[1].lines] == [
+        ("parity", (3e-4, 1e-3, 3e-3)),
+        ("parity", (1e-1, 3e-1, 1.0)),
+    ]
+    (digits,) = (line for line in curves.panels[0].lines if line.label == "digits")
+    assert digits.x == COEFFICIENTS, "one network of two arrives"
 
 
 def test_each_way_has_its_adamw_its_patience_and_its_networks(tmp_path, monkeypatch):
@@ -217,7 +240,7 @@ def test_a_small_run_resumes_exactly(tmp_path, monkeypatch):
     columns, rows = which_lambda.table(records)
     assert len(rows) == 4 + 2
     assert {len(row) for row in rows} == {len(columns)}
-    assert [panel.title for panel in which_lambda.figures(records)[0].panels] == ["AdamW, tuned", "AdamW, untuned"]
+    assert which_lambda.figures(records) == [], "no network arrives in two steps"
     assert len(which_lambda.claims([records, records])) == len(RULES)
     assert "a constant" in which_lambda.summary(records)
     alone = [record for record in records if record["task"] == "parity"]

@@ -263,22 +263,33 @@ def figures(records: Sequence[Record]) -> list[Figure]:
 
 
 def figures_over_seeds(seeds: Seeds) -> list[Figure]:
-    """The steps that each coefficient takes, as a multiple of those without the penalty."""
+    """The steps that each coefficient takes, as a multiple of those without the penalty; none if none arrives."""
     found = scans(seeds)
     panels = []
-    for way in WAYS:
-        lines = [
-            Line(scan.task, COEFFICIENTS, tuple(np.exp(np.log(scan.cost / scan.plain[:, None]).mean(0)).tolist()),
-                 colour=list(BASES).index(scan.task))
-            for scan in found if scan.way == way
-        ]  # fmt: skip
-        if lines:
-            panels.append(Panel(f"AdamW, {way}", "times the steps", tuple(lines), y_range=SHOWN, log_y=True))
     caption = (
         "Steps to the goal as a multiple of those without the penalty, the geometric mean over networks; of `usual`, "
-        "errors. Who does not arrive counts with the steps that were waited for."
+        "errors. Who does not arrive counts with the steps that were waited for; where no network arrives, there is no "
+        "line."
     )
-    return [Curves("coefficients", "What GrokAlign's coefficient does", caption, "λ", tuple(panels))]
+    for way in WAYS:
+        here = [scan for scan in found if scan.way == way]
+        if lines := [line for scan in here for line in multiples(scan)]:
+            panels.append(Panel(f"AdamW, {way}", "times the steps", tuple(lines), y_range=SHOWN, log_y=True))
+        if never := [scan.task for scan in here if not scan.plainly]:
+            caption += f" AdamW, {way}: without the penalty no network arrives on {', '.join(never)}."
+    return [Curves("coefficients", "What GrokAlign's coefficient does", caption, "λ", tuple(panels))] if panels else []
+
+
+def multiples(scan: Scan) -> list[Line]:
+    """The multiples of one task, a line for each row of coefficients with which some network arrives."""
+    times = np.exp(np.log(scan.cost / scan.plain[:, None]).mean(0)).tolist()
+    parts = itertools.groupby(range(len(times)), lambda place: bool(scan.arrives[:, place].any()))
+    rows = [[*places] for arrive, places in parts if arrive]
+    colour = list(BASES).index(scan.task)
+    return [
+        Line(scan.task, COEFFICIENTS[row[0] : row[-1] + 1], tuple(times[row[0] : row[-1] + 1]), colour=colour)
+        for row in rows
+    ]
 
 
 def claims(seeds: Seeds) -> list[Claim]:
