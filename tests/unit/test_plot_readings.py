@@ -98,6 +98,20 @@ def test_one_number_is_a_point_beside_those_of_other_splits():
     np.testing.assert_allclose(offsets(axes[1]), [[0.75, 0]])
 
 
+@pytest.mark.parametrize("names", [("nc1",), ("nc1", "rank_me"), ("nc1", "rank_me", "cdnv")])
+def test_layers_with_long_names_are_all_named_and_leave_room_for_their_points(names):
+    layers = [f"bert.encoder.layer.{place}.{part}.dense" for place in range(12) for part in ("output", "intermediate")]
+    numbers = {f"train/{layer}/{name}": float(place + 1) for name in names for place, layer in enumerate(layers)}
+    figure, axes = plot.quantities({name: torch.tensor(value) for name, value in numbers.items()})
+    figure.canvas.draw()  # a layout that collapses warns, which is an error here
+    for own in axes if len(names) > 1 else [axes]:
+        assert own.bbox.width / figure.dpi > 1.5
+        labels = own.get_yticklabels()
+        assert len({label.get_text() for label in labels}) == len(layers)
+        ends = [label.get_window_extent() for label in labels]
+        assert all(above.y0 >= below.y1 - 1 for above, below in itertools.pairwise(ends))
+
+
 def test_parts_of_one_number_share_a_panel():
     features, labels = torch.tensor([[0.0], [2.0], [10.0], [13.0]]), torch.tensor([0, 0, 1, 1])
     moments = gnomon.class_moments(features, labels, 2)

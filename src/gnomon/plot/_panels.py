@@ -1,15 +1,17 @@
 """One panel of what was read at one step: which kind of picture its values call for, and that picture."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import matplotlib
 import numpy as np
 import torch
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from gnomon._words import number
-from gnomon.plot import scales, style
+from gnomon._words import apart, number
+from gnomon.plot import _legend, scales, style
 from gnomon.plot._curves import Curve, Look, draw
 from gnomon.plot._histogram import histogram
 from gnomon.plot._images import images
@@ -21,6 +23,8 @@ PLACES = {"k": "class", "l": "layer", "hidden": "hidden layer", "chains": "chain
 LOOSE = ("k", "chains", "b")
 """Axes whose places have no order, so that no line joins them."""
 IMAGES = 8
+AROUND = 0.6
+"""The height of what is above and below a panel's axes, in inches."""
 
 
 @dataclass
@@ -105,10 +109,21 @@ def points(axes: Axes, panel: Panel) -> None:
         room = high - low or 1
         axes.set_xlim(low - 0.05 * room, high + 0.3 * room)
         scales.linear(axes, "x", 5)
-    every = -(-len(shown) // 12)
-    axes.set_yticks(rows[::every], [style.words(name) for name in shown][::every], parse_math=False)
+    font = _legend.font_size(matplotlib.rcParams["ytick.labelsize"])
+    every = max(1, math.ceil(len(shown) * font / 72 / high_in_inches(axes)))
+    length = int(0.5 * axes.bbox.width / axes.figure.dpi * 72 / (_legend.CHARACTER * font))
+    names = [style.words(name) for name in apart([*shown], length)]
+    axes.set_yticks(rows[::every], names[::every], parse_math=False)
     axes.set_ylim(len(shown) - 0.4, -0.6)
     style.frame(axes)
+
+
+def high_in_inches(axes: Axes) -> float:
+    """How high the axes are, or about how high a layout that makes room for titles and numbers will make them."""
+    figure, spec = axes.figure.figure, axes.get_subplotspec()
+    if spec is None or figure.get_layout_engine() is None:
+        return float(axes.bbox.height / figure.dpi)
+    return float(figure.get_figheight() / spec.get_gridspec().nrows - AROUND)
 
 
 def samples(axes: Axes, panel: Panel) -> None:

@@ -15,6 +15,8 @@ from gnomon.plot._values import tensors
 Axis = tuple[str, ...] | None
 NAMED = 8
 """So many lines of a panel are named above it."""
+BESIDE, MOST = 8, 40
+"""So many points have room in a panel that is not higher for them, and so many in the highest."""
 
 
 @public
@@ -82,7 +84,9 @@ def quantities(
         (((title, _), panel),) = panels.items()
         _draw(ax, title, panel)
         return figure, ax
-    rows = max(1 if kind is points else min(len(panel.held), NAMED + 1) for (_, kind), panel in panels.items())
+    above = max(1 if kind is points else min(len(panel.held), NAMED + 1) for (_, kind), panel in panels.items())
+    beside = max(min(len(panel.held), MOST) - BESIDE if kind is points else 0 for (_, kind), panel in panels.items())
+    rows = above + max(0, beside)
     with style.grid(len(panels), size=size, height=1.74 + 0.16 * rows, sharex=False) as (figure, axes):
         for own, ((title, _), panel) in zip(axes, panels.items(), strict=True):
             _draw(own, title, panel)
