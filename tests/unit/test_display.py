@@ -116,6 +116,25 @@ def test_a_step_at_which_another_quantity_was_read_is_no_gap():
     assert of_test.places == [0, 0.25, 0.5, 0.75, 1]
 
 
+def test_the_courses_of_several_histories_share_the_axis_of_the_steps():
+    fast, slow = History(), History()
+    for step in range(41):
+        fast.append(Reading(step, {"q": torch.tensor(1 - 0.9**step)}, {}))
+    for step in range(0, 201, 2):
+        slow.append(Reading(step, {"q": torch.tensor(1 - 0.95**step)}, {}))
+    both = {"fast": fast, "slow": slow}
+    (((row,),),) = ([*rows_by_quantity(both)],)
+    first, second = (dict(zip(one.steps, one.places, strict=True)) for one in row.courses)
+    shared = first.keys() & second.keys()
+    assert len(shared) == 21
+    assert {step: first[step] for step in shared} == {step: second[step] for step in shared}
+    assert (second[0], first[40] < 1, second[200]) == (0, True, 1)
+    of_fast, of_slow = (re.search("[▁▂▃▄▅▆▇█]+", line).group() for line in str(compare(**both)).splitlines()[2:])
+    assert len(of_slow) == 24
+    assert len(of_fast) < 10, "it ends at a fifth of the other's steps"
+    assert all(ahead >= behind for ahead, behind in zip(of_fast, of_slow, strict=False))
+
+
 def test_what_others_named_is_escaped():
     evil = "<script>alert(1)</script>&\"'"
     found = history(**{f"{evil}/{evil}": torch.tensor(1.0)})

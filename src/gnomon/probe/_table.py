@@ -17,13 +17,15 @@ class Course:
     """A quantity in one history.
 
     Attributes:
-        places: the positions of the steps at which it was read, from 0 to 1 for all steps of the history.
+        steps: those at which it was read.
+        places: their positions, from 0 to 1 for all steps of all histories.
         means: one number per step, NaN where there is none.
         last: the mean in the last reading that has the quantity; NaN if that is not finite.
         middle: the quartiles of that reading; None if there is one value, or if each sample is right or wrong, 1 or 0.
         error: the error of that mean, half a 95 % interval, where it is an estimate; None where it is none.
     """
 
+    steps: list[int]
     places: list[float]
     means: list[float]
     last: float
@@ -59,25 +61,26 @@ def rows_by_quantity(histories: Mapping[str, "History"]) -> list[list[Row]]:
     """The rows of each quantity, splits and layers together, in the order in which quantities first appeared."""
     found: dict[str, list[Row]] = {}
     there = {place: frozenset(history.quantities) for place, history in enumerate(histories.values())}
+    steps = sorted({step for history in histories.values() for step in history.steps})
+    axis = dict(zip(steps, positions(steps), strict=True)) if steps else {}
     for name in dict.fromkeys(name for history in histories.values() for name in history.quantities):
-        courses = [course(one, name) if name in there[i] else None for i, one in enumerate(histories.values())]
+        courses = [course(one, name, axis) if name in there[i] else None for i, one in enumerate(histories.values())]
         owner = next(one for i, one in enumerate(histories.values()) if name in there[i])
         prefix, slash, quantity = name.rpartition("/")
         found.setdefault(quantity, []).append(Row(prefix + slash, quantity, owner.about(name), tuple(courses)))
     return [*found.values()]
 
 
-def course(history: "History", name: str) -> Course:
-    """The course of a quantity that the history has, at the steps at which it was read."""
-    steps, read = history.steps, {*history.steps_of(name)}
-    everywhere = zip(steps, positions(steps), history[name].tolist(), strict=True)
-    there = [(place, mean) for step, place, mean in everywhere if step in read]
-    places, means = [place for place, _ in there], [mean for _, mean in there]
+def course(history: "History", name: str, axis: Mapping[int, float]) -> Course:
+    """The course of a quantity that the history has, at the steps at which it was read, by their positions."""
+    read = {*history.steps_of(name)}
+    there = {step: mean for step, mean in zip(history.steps, history[name].tolist(), strict=True) if step in read}
+    steps, places, means = [*there], [axis[step] for step in there], [*there.values()]
     known = next(row.numbers for row in reversed([*history]) if name in row.numbers)
     last = known[name] if math.isfinite(known[name]) else math.nan
     least, most, low, high = (known.get(f"{name}{end}", math.nan) for end in (".min", ".max", ".q25", ".q75"))
     spread = math.isfinite(low) and math.isfinite(high) and not (least in (0, 1) and most in (0, 1))
-    return Course(places, means, last, (low, high) if spread else None, known.get(f"{name}.error"))
+    return Course(steps, places, means, last, (low, high) if spread else None, known.get(f"{name}.error"))
 
 
 def positions(steps: list[int]) -> list[float]:

@@ -45,12 +45,19 @@ def range_and_unit(row: Row) -> str:
 
 
 def in_blocks(one: Course, row: Row) -> str:
-    """The course as blocks from low to high, one character per reading or for several; a space where there is none."""
+    """The course as blocks from low to high; a space where there is none.
+
+    A character stands for one of the steps at which any of the histories has the quantity, or for several. Where this
+    one has no reading there, it is that of the reading before.
+    """
     low, high, log = span(row)
-    found = heights(one.means, low, high, log=log)
-    width = min(WIDTH, len(found))
+    steps = sorted({step for course in row.courses if course for step in course.steps})
+    width = min(WIDTH, len(steps))
+    places = {step: round(place * (width - 1) / max(1, len(steps) - 1)) for place, step in enumerate(steps)}
+    own = [places[step] for step in one.steps]
     letters = [" "] * width
-    for place, height in enumerate(found):
+    for place, after, height in zip(own, [*own[1:], 0], heights(one.means, low, high, log=log), strict=True):
         if math.isfinite(height):
-            letters[round(place * (width - 1) / max(1, len(found) - 1))] = BLOCKS[round(height * (len(BLOCKS) - 1))]
+            end = max(place + 1, after)
+            letters[place:end] = BLOCKS[round(height * (len(BLOCKS) - 1))] * (end - place)
     return "".join(letters)
