@@ -45,6 +45,19 @@ def inside(figure, legend):
     return whole.x0 <= box.x0 and box.x1 <= whole.x1 + 1 and whole.y0 <= box.y0 and box.y1 <= whole.y1 + 1
 
 
+def test_a_figure_is_white_under_a_dark_style_and_in_a_file():
+    with pyplot.style.context("dark_background"):
+        figure, axes = compare(**runs(2)).plot()
+        figure.savefig(file := io.BytesIO(), format="png", dpi=50)
+        page = pyplot.imread(io.BytesIO(file.getvalue()))
+    corners = [page[place][:3] for place in ((0, 0), (0, -1), (-1, 0), (-1, -1))]
+    assert [tuple(corner) for corner in corners] == [(1, 1, 1)] * 4
+    assert figure.get_facecolor()[:3] == axes.get_facecolor()[:3] == (1, 1, 1)
+    figure, axes = pyplot.subplots(facecolor="black")
+    compare(**runs(2)).plot(ax=axes)
+    assert figure.get_facecolor()[:3] == (0, 0, 0), "axes that are given keep their look"
+
+
 LAYERS = {"_orig_mod.layer0": torch.tensor([3.0, 1.0]), "_body": torch.tensor([2.0, 1.0])}
 
 

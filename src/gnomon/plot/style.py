@@ -8,6 +8,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.patches import Rectangle
 
 from gnomon import _checks
 from gnomon.errors import RangeError
@@ -32,10 +33,12 @@ STYLE: Any = {
     "font.sans-serif": ["DejaVu Sans"],  # ships with matplotlib: the same figure on every machine
     "font.size": 9.5,
     "text.color": INK,
+    "axes.facecolor": "white",
     "axes.edgecolor": AXIS,
     "axes.labelcolor": INK,
     "xtick.color": MUTED,
     "ytick.color": MUTED,
+    "savefig.facecolor": "auto",
     "svg.fonttype": "path",
     "svg.hashsalt": "gnomon",
 }
@@ -84,11 +87,18 @@ def inches(size: Size) -> tuple[float, float]:
 
 @contextmanager
 def drawing(width: float | int, height: float | int, layout: ConstrainedLayoutEngine) -> Iterator[Figure]:
-    """A new pyplot figure of this size in inches, in this look; it is closed if what draws into it raises an error."""
+    """A new pyplot figure of this size in inches, in this look; it is closed if what draws into it raises an error.
+
+    It is white, in a file too, where matplotlib's style is dark: its colours are made for that.
+    """
     from matplotlib import pyplot
 
     # Outside the context, which would undo what a notebook's backend sets when the first figure loads it.
-    figure = pyplot.figure(figsize=(width, height), layout=layout)
+    figure = pyplot.figure(figsize=(width, height), layout=layout, facecolor="white")
+    if matplotlib.rcParams["savefig.facecolor"] != "auto":  # which would be the background of files
+        page = Rectangle((0, 0), 1, 1, transform=figure.transFigure, facecolor="white", zorder=-1)
+        page.set_in_layout(False)
+        figure.add_artist(page)
     try:
         with matplotlib.rc_context(STYLE):
             yield figure
