@@ -61,7 +61,11 @@ def test_static_draws_the_data(log_x):
 
 @pytest.mark.parametrize(
     ("ys", "labels"),
-    [((14.0, 49.0), ["20", "50"]), ((0.4, 4.0), ["0.5", "1", "2"]), ((1.0, 1e3), ["1", "10", "100", "1,000"])],
+    [
+        ((14.0, 49.0), ["20", "30", "40", "50"]),
+        ((0.4, 4.0), ["0.5", "1", "2"]),
+        ((1.0, 1e3), ["1", "10", "100", "1,000"]),
+    ],
 )
 def test_a_short_logarithmic_axis_has_numbers_too(ys, labels):
     panel = Panel("Norm", "‖J‖", (Line("a", (1.0, 2.0), ys),), log_y=True)
@@ -74,6 +78,13 @@ def test_a_short_logarithmic_axis_has_numbers_too(ys, labels):
     assert shown == labels
     axis = interactive(figure).layout.yaxis
     assert (axis.dtick, axis.tickformat) == ((1, None) if "1,000" in labels else ("D2", "~g"))
+
+
+def test_a_logarithmic_axis_over_two_decades_has_three_numbers():
+    panel = Panel("Norm", "‖J‖", (Line("a", (1.0, 2.0), (0.24, 31.0)),), log_y=True)
+    (axes,) = draw(Curves("c", "C", "", "step", (panel,))).axes
+    low, high = axes.get_ylim()
+    assert [y for y in axes.get_yticks() if low < y < high] == pytest.approx([0.2, 0.5, 1, 2, 5, 10, 20])
 
 
 def test_panels_are_as_high_as_told():

@@ -115,6 +115,15 @@ def test_regions_are_the_polygons_in_the_colours_of_their_values():
     assert len(axes.figure.axes) == 1
 
 
+def test_a_logarithmic_bar_has_three_numbers():
+    found = partition()
+    values = torch.linspace(0.8, 2.4, len(found), dtype=torch.float64)
+    figure, _ = regions(found, 10**values, ax=ax(), log_values=True)
+    figure.canvas.draw()
+    shown = [tick for tick in figure.axes[1].get_yticks() if 10**0.8 <= tick <= 10**2.4]
+    assert shown == pytest.approx([10, 20, 50, 100, 200])
+
+
 @pytest.mark.parametrize("log_values", [False, True])
 def test_equal_values_have_the_colour_that_the_bar_shows_for_them(log_values):
     found = partition()

@@ -64,7 +64,8 @@ def regions(
             bar = figure.colorbar(colours, ax=axes, label=label)
             bar.outline.set_visible(False)
             if log_values:
-                bar.locator, bar.formatter = scales.locator(*colours.get_clim()), scales.Plain(1e6)
+                ends = colours.get_clim()
+                bar.locator, bar.formatter = scales.enough(scales.locator(*ends), *ends, ends), scales.Plain(1e6)
                 bar.minorticks_off()
             bar.ax.tick_params(length=0)
         _window(axes, regions)

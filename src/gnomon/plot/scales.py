@@ -75,12 +75,17 @@ def values(axes: Axes, ticks: int = 6, *, log: bool) -> None:
     if not log:
         linear(axes, "y", ticks)
         return
-    ends = axes.dataLim.intervaly
-    logarithmic(axes, "y", *ends)
-    low, high = sorted(axes.get_ylim())
-    if sum(low <= tick <= high for tick in axes.yaxis.get_majorticklocs()) < FEWEST:
-        closer = MaxNLocator(4, steps=ROUND, min_n_ticks=FEWEST) if few(*ends) else LogLocator(subs=BETWEEN)
-        axes.yaxis.set_major_locator(closer)
+    low, high = axes.dataLim.intervaly
+    logarithmic(axes, "y", low, high)
+    axes.yaxis.set_major_locator(enough(axes.yaxis.get_major_locator(), low, high, axes.get_ylim()))
+
+
+def enough(own: Locator, low: float | int, high: float | int, view: tuple[float, float]) -> Locator:
+    """A logarithmic scale's ticks for data from `low` to `high`, or closer ones if fewer than three are in the view."""
+    start, end = sorted(view)
+    if sum(start <= tick <= end for tick in own.tick_values(start, end)) >= FEWEST:
+        return own
+    return MaxNLocator(4, steps=ROUND, min_n_ticks=FEWEST) if few(low, high) else LogLocator(subs=BETWEEN)
 
 
 def locator(low: float | int, high: float | int) -> Locator:

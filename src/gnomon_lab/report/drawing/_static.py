@@ -114,6 +114,9 @@ def _draw_panel(axes: Axes, panel: Panel, curves: Curves) -> None:
         plain(axes.yaxis, _layout.Y_TICKS, _layout.FULL)
     if panel.y_range is not None:
         axes.set_ylim(panel.y_range)
+    if panel.log_y:
+        closer = scales.enough(axes.yaxis.get_major_locator(), *_layout.y_span(panel), axes.get_ylim())
+        axes.yaxis.set_major_locator(closer)
     style.frame(axes)
     axes.set_ylabel(panel.y_label, labelpad=8, parse_math=False)
 
