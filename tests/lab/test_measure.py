@@ -650,6 +650,9 @@ def test_images_of_a_folder_and_of_a_file(folder, measured, complaint, monkeypat
         (root / "mnist").mkdir(parents=True)
         parquet.write_table(held, root / "mnist" / "test-00000-of-00001.parquet")
     monkeypatch.setenv("GNOMON_DATA", "data")
+    Path("empty").mkdir()
+    said = complaint("drawn.pt", "nets:drawn", "mnist", "--split", "test", "--data-dir", "empty")
+    assert "(--data-dir): expected a folder 'mnist' in 'empty', the only place searched, got none" in said
     file = "mnist/test-00000-of-00001.parquet"
     again, _ = measured("drawn.pt", "nets:drawn", file, "--samples", "20", "--quantities", "nc1")
     assert again["quantities"] == found["quantities"]

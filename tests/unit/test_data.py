@@ -397,14 +397,29 @@ def test_nothing_is_written_beside_the_data(tmp_path):
 # load_images: where it looks
 
 
-def test_data_dir_comes_before_the_environment(tmp_path, monkeypatch):
+@pytest.mark.bad_input
+def test_a_data_dir_is_the_only_place_searched(hub, tmp_path, monkeypatch):
     write(tmp_path / "a" / "mnist" / "train.parquet", random_images(1), [1])
     write(tmp_path / "b" / "mnist" / "train.parquet", random_images(1), [2])
     write(tmp_path / "b" / "cifar10" / "train.parquet", random_images(1), [3])
     monkeypatch.setenv("GNOMON_DATA", str(tmp_path / "b"))
     assert load_images("mnist", "train").labels.item() == 2
     assert load_images("mnist", "train", data_dir=tmp_path / "a").labels.item() == 1
-    assert load_images("cifar10", "train", data_dir=str(tmp_path / "a")).labels.item() == 3
+    monkeypatch.chdir(tmp_path / "b")
+    for name in ("cifar10", "uoft-cs/cifar10", "someone/else"):
+        folder = "cifar10" if "cifar" in name else name
+        says = rf"load_images\(data_dir\): expected a folder '{folder}' in '.*/a', the only place searched, got none\. "
+        with pytest.raises(DataError, match=says):
+            load_images(name, "train", data_dir=str(tmp_path / "a"))
+    assert hub[1] == []
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("folder", ["Fashion_MNIST", "fashion-mnist"])
+def test_a_data_dir_that_calls_it_otherwise(tmp_path, folder):
+    write(tmp_path / folder / "train.parquet", random_images(1), [1])
+    with pytest.raises(DataError, match=rf"'fashion_mnist' in '.*', the only place searched, got '{folder}'\. Rename"):
+        load_images("fashion_mnist", "train", data_dir=tmp_path)
 
 
 @pytest.mark.parametrize("name", ["ylecun/mnist", "mnist", "kmnist", "someone/else"])
@@ -489,8 +504,9 @@ def test_the_hub_gives_what_a_folder_gives(hub, limit):
     assert out.labels.tolist() == [4, 3, 2, 1, 0][:limit]
 
 
-def test_the_hub_is_asked_when_the_folder_has_nothing(hub, tmp_path):
-    load_images("someone/else", "train", data_dir=tmp_path)
+def test_the_hub_is_asked_when_the_folder_has_nothing(hub, tmp_path, monkeypatch):
+    monkeypatch.setenv("GNOMON_DATA", str(tmp_path))
+    load_images("someone/else", "train")
     assert hub[1] == [("someone/else", None, "train")]
 
 
@@ -521,8 +537,9 @@ def test_without_a_network_the_error_says_both_ways_out_at_once(hub, tmp_path, m
         raise OSError("Name or service not known\nand a long story")
 
     monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", dataset_info)
+    monkeypatch.setenv("GNOMON_DATA", str(tmp_path))
     with pytest.raises(DataError, match=r"got neither \(Name or service not known\)\.") as caught:
-        load_images("svhn", "test", data_dir=tmp_path)
+        load_images("svhn", "test")
     message = str(caught.value)
     assert hub[1] == []  # load_dataset, which would retry for half a minute, was not called
     assert "\n" not in message

@@ -32,20 +32,21 @@ def load_images(
 ) -> Samples:
     """The images of a split and their classes.
 
-    Searched for in the folder `<name>` of `data_dir`, then of the folder that the environment variable GNOMON_DATA
-    names, then at the path `<name>`, then on the Hugging Face hub, whose downloads stay in the cache of `datasets`. The
-    five short names are never paths; a name that is absolute, or begins with `.` or `~`, is nothing else. A folder
-    holds files `<split>.parquet` and `<split>-<number>*.parquet`, whose rows are taken in the order of these names, or,
-    if it has no such file, image files in folders `<split>/<class>`, laid out as for torchvision's `ImageFolder`:
-    classes are numbered by the names of their folders, and images are taken from each class in turn. A split that lacks
-    classes of `train`, or has more, is refused where the others would be numbered otherwise than there. Of files
-    `<split>-<number>-of-<number>*.parquet` all must be there. Nothing is written next to local data.
+    Searched for in the folder `<name>` of `data_dir` alone, if that is given; otherwise of the folder that the
+    environment variable GNOMON_DATA names, then at the path `<name>`, then on the Hugging Face hub, whose downloads
+    stay in the cache of `datasets`. The five short names are never paths; a name that is absolute, or begins with `.`
+    or `~`, is nothing else. A folder holds files `<split>.parquet` and `<split>-<number>*.parquet`, whose rows are
+    taken in the order of these names, or, if it has no such file, image files in folders `<split>/<class>`, laid out as
+    for torchvision's `ImageFolder`: classes are numbered by the names of their folders, and images are taken from each
+    class in turn. A split that lacks classes of `train`, or has more, is refused where the others would be numbered
+    otherwise than there. Of files `<split>-<number>-of-<number>*.parquet` all must be there. Nothing is written next to
+    local data.
 
     Args:
         name: `mnist`, `fashion_mnist`, `cifar10`, `svhn` or `stl10`; or the hub id `owner/name` of any other
             data set of images; or the path of a folder that holds the files.
         split: usually `train` or `test`.
-        data_dir: the folder of data sets to search first.
+        data_dir: the folder of data sets, the only place searched.
         limit: take only this many, from the first on; the others are not decoded. All if None.
 
     Returns:

@@ -66,7 +66,7 @@ class Options:
     seed: int = 0
     """The seed of the digits' split."""
     data_dir: Path | None = None
-    """The folder of the data sets; default: the environment variable GNOMON_DATA."""
+    """The folder of the data sets, the only one searched; default: that of GNOMON_DATA, then the Hugging Face hub."""
     steps: Annotated[Literal["step", "epoch", "name", "order", "time"] | None, tyro.conf.arg(help=STEPS)] = None
     history: Path | None = None
     """The file for the readings of several checkpoints, as a gnomon.History; what is there is not measured again."""

@@ -34,7 +34,7 @@ class Options:
     runs: Path = Path("runs")
     """The folder that holds all runs."""
     data_dir: Path | None = None
-    """The folder of the data sets; default: the environment variable GNOMON_DATA."""
+    """The folder of the data sets, the only one searched; default: that of GNOMON_DATA, then the Hugging Face hub."""
     workers: int | None = None
     """How many runs at a time, for several seeds; default: one on this machine, all on Slurm."""
     on: str | None = None

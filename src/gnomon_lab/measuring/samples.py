@@ -77,7 +77,7 @@ def load_data(
         split: the split, for a data set with splits; default: `train`.
         samples: how many; default: 1,024, or all if there are fewer.
         seed: the seed of the digits' split.
-        data_dir: the folder of data sets to search first.
+        data_dir: the folder of data sets, the only place searched; default: those of `gnomon.data.load_images`.
         dtype: the dtype of the inputs, unless they are integers.
 
     Raises:
@@ -139,6 +139,8 @@ def of_images(name: str, split: str, samples: int | None, data_dir: Path | None)
     try:
         table = find(name, split, data_dir)
     except DataError as error:
+        if error.argument == "data_dir":
+            error.argument = "--data-dir"
         if error.argument == "name":  # find()'s, of which this option takes more
             error.argument = "--data"
             if error.expected.startswith("one of "):  # the name is none, rather than that of a folder without images

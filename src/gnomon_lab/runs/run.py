@@ -41,7 +41,7 @@ class Run:
     Attributes:
         folder: where all its files are.
         seed: the seed from which the experiment makes its generators.
-        data_dir: where to look for data sets first.
+        data_dir: the only folder in which data sets are searched; None for the default places.
         checkpoint_seconds: the most work that is lost when a run is killed.
     """
 

@@ -50,7 +50,7 @@ def trial(
         rate: the learning rate.
         decay: the weight decay.
         seed: of data, network and everything else.
-        data_dir: where to look for data sets first.
+        data_dir: the only folder in which data sets are searched; None for the default places.
         steps: maximum number of steps; default: the task's.
     """
     generator = torch.Generator().manual_seed(seed)
