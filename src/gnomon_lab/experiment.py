@@ -90,6 +90,7 @@ class Experiment(Generic[ConfigT]):
         """Runs one seed from where it is to its end; its result.json then says that it is finished."""
         import torch
 
+        from gnomon_lab.runs.data import noting
         from gnomon_lab.runs.run import Run
         from gnomon_lab.runs.series import seconds_of
 
@@ -99,7 +100,7 @@ class Experiment(Generic[ConfigT]):
                 return
             found.begin()
             torch.set_num_threads(config.threads)
-            with run.locating(), subnormals_as_zero(), convolutions_in_float32():
+            with run.locating(), noting(found.folder), subnormals_as_zero(), convolutions_in_float32():
                 self.run(config, run)
             records = run.records()
             columns, rows = self.table(records)

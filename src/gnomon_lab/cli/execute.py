@@ -18,6 +18,7 @@ from gnomon_lab.report.over_seeds import beginning, build_over_seeds, folder_ove
 from gnomon_lab.report.page import UNJUDGED
 from gnomon_lab.runs import Found, all_runs, find_run, open_run
 from gnomon_lab.runs.claims import reproduced
+from gnomon_lab.runs.data import require_data
 from gnomon_lab.runs.executors import open_executor, require_place
 from gnomon_lab.runs.sweep import Ended, Moved, Task, sweep
 from gnomon_lab.settings import Settings
@@ -31,6 +32,8 @@ def execute(experiment: Experiment[Settings], config: Settings, seed: int, root:
         require_device(config)
     found = open_run(root, name, config, seed)
     if found.finished:
+        if data_dir is not None:
+            require_data([found], data_dir)
         say(f"{name}, seed {seed}: finished before, in {found.folder}", console)
     else:
         say(f"{name}, seed {seed}, in {found.folder}", console)
@@ -63,6 +66,8 @@ def execute_many(
     require_place(on, workers, config.threads)
     looked = {seed: finished_before(experiment, config, seed, root, console) for seed in seeds}
     before = [found for found in looked.values() if found is not None]
+    if data_dir is not None:
+        require_data(before, data_dir)
     make = partial(experiment.finish, config, data_dir=data_dir and data_dir.resolve())
     tasks = [Task(name, config, seed, root.resolve(), make) for seed, found in looked.items() if found is None]
     finished, failed, wrong = list[Found](), list[int](), list[GnomonError]()

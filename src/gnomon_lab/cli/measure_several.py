@@ -1,7 +1,6 @@
 """`gnomon measure` for several checkpoints: how each quantity moved; nothing is measured twice."""
 
 import contextlib
-import hashlib
 import json
 import math
 import sys
@@ -27,7 +26,6 @@ from gnomon_lab.measuring import (
     LASTING,
     SOURCES,
     Checkpoint,
-    Data,
     Kept,
     Moved,
     Reader,
@@ -50,6 +48,7 @@ from gnomon_lab.measuring import (
 from gnomon_lab.report import write
 from gnomon_lab.report.worth import QUESTION, sentences
 from gnomon_lab.runs import duration
+from gnomon_lab.runs.data import digest
 from gnomon_lab.runs.files import write_json
 
 MOST_BARS = 16
@@ -142,7 +141,7 @@ def opened(options: Options, steps: Steps, beside: Terminal) -> tuple[Kept, Read
             files += contents(one.path)
     refuse(options.outputs(), [*files, *data.files, *files_of(options.model or "")])
     setting = setting_of(options, data, refilled.name) | {
-        "samples_sha256": digest(data),
+        "samples_sha256": digest(data.x, data.labels),
         "network_sha256": refilled.code,
         "key": options.key and plain(options.key),
         "quantities": sorted({**quantities, **more}),
@@ -165,16 +164,6 @@ def opened(options: Options, steps: Steps, beside: Terminal) -> tuple[Kept, Read
         **options.how(),
     )
     return Kept(options.history, setting), reader
-
-
-def digest(data: Data) -> str:
-    """A hash of the samples and their labels."""
-    whole = hashlib.sha256()
-    for tensor in (data.x, data.labels):
-        if tensor is not None:
-            whole.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-            whole.update(tensor.cpu().contiguous().numpy().tobytes())
-    return whole.hexdigest()[:12]
 
 
 def read(steps: Steps, kept: Kept, reader: Reader, beside: Terminal) -> dict[Path, GnomonError]:

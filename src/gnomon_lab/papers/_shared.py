@@ -10,10 +10,11 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gnomon.data import Samples, digits, load_images, normalise
+from gnomon.data import Samples, digits, normalise
 from gnomon.models import mlp
 from gnomon_lab.figures import Curves, ImageFrame, ImageRow, Line, Mark, Panel
 from gnomon_lab.runs import Record, Run, by_arm, series
+from gnomon_lab.runs.data import load_images
 from gnomon_lab.settings import among
 
 MEAN, DEVIATION = 0.1307, 0.3081

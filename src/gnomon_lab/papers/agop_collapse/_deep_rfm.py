@@ -8,9 +8,10 @@ from jaxtyping import Int
 from torch import Tensor
 
 from gnomon import LinearDeepRFM
-from gnomon.data import Samples, load_images
+from gnomon.data import Samples
 from gnomon.kernels import FeatureMap, FourierFeatures, GaussianKernel, Kernel, LaplaceKernel, ReLUFeatures
 from gnomon_lab.runs import Run
+from gnomon_lab.runs.data import load_images
 from gnomon_lab.settings import among
 
 NEAR = 0.1

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gnomon import Probe, Reading, accuracy
-from gnomon.data import Samples, load_images, standardise
+from gnomon.data import Samples, standardise
 from gnomon.models import mlp, resnet18, vgg11
 from gnomon_lab.figures import Line, Panel
 from gnomon_lab.runs import Record, Run
+from gnomon_lab.runs.data import load_images
 from gnomon_lab.settings import Count, Device, Positive, Settings, among, at_least
 from gnomon_lab.training import fit, shuffled
 

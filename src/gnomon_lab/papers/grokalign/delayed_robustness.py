@@ -19,7 +19,7 @@ from gnomon import (
     log_spaced,
     plateau,
 )
-from gnomon.data import Samples, load_images, normalise
+from gnomon.data import Samples, normalise
 from gnomon.models import cnn
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.figures import Curves, Figure, ImageSlider, Mark, Panel
@@ -27,6 +27,7 @@ from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers._shared import ALIGNMENT, SEEN, UNSEEN, geometry, image_frames, lines, significant, squared_error
 from gnomon_lab.papers.grokalign._attacks import ATTACKS, robust_accuracy
 from gnomon_lab.runs import Cells, Claim, Record, Run, Seeds, last, over_seeds, series
+from gnomon_lab.runs.data import load_images
 from gnomon_lab.settings import Count, Device, NonNegative, Positive, Range, Settings, among, between
 from gnomon_lab.training import fit, in_order
 

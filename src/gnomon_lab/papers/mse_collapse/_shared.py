@@ -28,11 +28,12 @@ from gnomon import (
     nearest_mean_disagreement,
     self_duality,
 )
-from gnomon.data import Samples, load_images, normalise
+from gnomon.data import Samples, normalise
 from gnomon.errors import ConvergenceError
 from gnomon_lab.papers._shared import LOSSES, SEEN, UNSEEN
 from gnomon_lab.papers.mse_collapse._page import SEARCH, terminal
 from gnomon_lab.runs import Run
+from gnomon_lab.runs.data import load_images
 from gnomon_lab.settings import Count, Device, Positive, Range, Settings, at_least
 from gnomon_lab.training import Batch, fit
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import torch
 from torch.nn.functional import avg_pool2d, one_hot
 
-from gnomon.data import Samples, load_images, modular_addition, normalise
+from gnomon.data import Samples, modular_addition, normalise
+from gnomon_lab.runs.data import load_images
 
 UNSEEN = 2000
 """Samples on which the accuracy is judged, where there are that many."""
