@@ -417,9 +417,13 @@ def test_a_split_that_is_not_there_is_named(made_up):
 def test_of_a_regression_it_is_said_that_there_is_none():
     of_a_regression = History()
     of_a_regression._extend([gnomon.probe._history.Row(1, {"train/jacobian_norm": 1.0})])
-    with pytest.raises(RangeError, match=r"Measure them too; a verdict is of networks that classify\.$"):
+    with pytest.raises(
+        RangeError, match=r"Measure them too, by these names; a verdict is of networks that classify\.$"
+    ):
         of_a_regression.verdict()
-    assert worth(of_a_regression).endswith("explained_variance_ratio. A verdict is of networks that classify.")
+    assert worth(of_a_regression).endswith(
+        "explained_variance_ratio. A verdict is of networks that classify, by quantities of these names."
+    )
 
 
 @pytest.mark.parametrize("spoiled", [math.nan, math.inf])

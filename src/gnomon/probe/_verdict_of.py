@@ -65,7 +65,11 @@ def _advice(names: Sequence[str], wanted: Sequence[str]) -> str:
     if whole:
         return f"Pass split={whole[0]!r}."
     classifies = not names or any(name.rpartition("/")[2] == "accuracy" for name in names)
-    return "Measure them too." if classifies else "Measure them too; a verdict is of networks that classify."
+    return (
+        "Measure them too."
+        if classifies
+        else "Measure them too, by these names; a verdict is of networks that classify."
+    )
 
 
 def _last_of(rows: Sequence[Row], names: Sequence[str]) -> Row:

@@ -12,7 +12,7 @@ from gnomon_lab.runs import Record, by_arm
 QUESTION = "is more training worth it?"
 CLASSIFIES = frozenset({"accuracy", "train/accuracy"})
 """What is read from a network that is trained to classify."""
-UNREAD = "No verdict: no accuracy on training samples was read."
+UNREAD = "No verdict: the readings have no quantity of the name accuracy or train/accuracy."
 NONE = "No verdict: there are no readings yet."
 
 
@@ -26,7 +26,7 @@ def worth(history: History, split: str = "train", validation: str = "validation"
         if error.argument != "split":
             return f"No verdict: {error.argument} needs {error.expected}, and has {error.got}. {error.advice}"
         classifies = any(name.rpartition("/")[2] == "accuracy" for name in history.names)
-        otherwise = "" if classifies else " A verdict is of networks that classify."
+        otherwise = "" if classifies else " A verdict is of networks that classify, by quantities of these names."
         return f"No verdict: the readings lack {error.expected}.{otherwise}"
 
 
