@@ -366,7 +366,7 @@ def test_resuming_says_from_which_step(gnomon, tmp_path):
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr("gnomon_lab.experiment.Experiment.finish", lambda *_: None)
             patched.setattr("gnomon_lab.cli.execute.sweep", lambda *_: (_ for _ in ()))
-            assert f"goes on from its checkpoints: {words}\n" in gnomon(*TINY, *more).stdout
+            assert f"last checkpoints: {words}\n" in gnomon(*TINY, *more).stdout
 
 
 def test_a_checkpoint_that_is_a_link_to_nowhere_stops_no_list(gnomon, tmp_path):

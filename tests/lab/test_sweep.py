@@ -247,7 +247,7 @@ def test_ctrl_c_ends_in_one_line_and_the_same_command_goes_on(made_up, tmp_path,
             time.sleep(0.05)
         os.killpg(process.pid, signal.SIGINT)
         process.join(60)
-        assert said()[1] == "\ngnomon: stopped; the same command goes on from the last checkpoint.\n"
+        assert said()[1] == "\ngnomon: stopped; the same command goes on from the last checkpoint, if there is one.\n"
         assert process.exitcode == 130
     assert [found.finished for found in runs] == [False] * 3
     assert [path.name for path in Path("runs").iterdir()] == ["made-up"]
@@ -285,7 +285,7 @@ def test_a_cluster_that_stops_the_command_does_what_ctrl_c_does(made_up, tmp_pat
             time.sleep(0.05)
         process.terminate()
         process.join(60)
-        assert said()[1] == "\ngnomon: stopped; the same command goes on from the last checkpoint.\n"
+        assert said()[1] == "\ngnomon: stopped; the same command goes on from the last checkpoint, if there is one.\n"
         assert process.exitcode == 130
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["made-up"]
 

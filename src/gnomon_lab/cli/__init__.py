@@ -63,7 +63,7 @@ def main() -> None:
         complain(f"gnomon {command}: expected memory for what it computes, got none left. Ask for less, or allow more.")
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, end_at_once)
-        goes_on = "; the same command goes on from the last checkpoint" if command == "run" else ""
+        goes_on = "; the same command goes on from the last checkpoint, if there is one" if command == "run" else ""
         print(f"\ngnomon: stopped{goes_on}.", file=sys.stderr)
         sys.exit(STOPPED)
     sys.exit(code)

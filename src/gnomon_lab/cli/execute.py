@@ -38,7 +38,7 @@ def execute(experiment: Experiment[Settings], config: Settings, seed: int, root:
     else:
         say(f"{name}, seed {seed}, in {found.folder}", console)
         if reached := how_far(found):
-            say(f"goes on from its checkpoints: {reached}", console)
+            say(f"last checkpoints: {reached}", console)
         with Progress(console) as progress:
             experiment.finish(config, found, progress.show, data_dir)
     show_table(experiment, found, console)
@@ -139,14 +139,14 @@ def noted(wrong: list[GnomonError]) -> Iterator[None]:
 def finished_before(
     experiment: Experiment[Settings], config: Settings, seed: int, root: Path, console: Terminal
 ) -> Found | None:
-    """The run if it is finished; says so, or from where it resumes. Its errors are left to its worker to report."""
+    """The run if it is finished; says so, or where its checkpoints are. Its errors are left to its worker to report."""
     name = experiment.name
     try:
         found = find_run(root, name, config, seed)
         if found is not None and found.finished:
             found.records()
         elif found is not None and (reached := how_far(found)):
-            say(f"{name}, seed {seed}: goes on from its checkpoints: {reached}", console)
+            say(f"{name}, seed {seed}: last checkpoints: {reached}", console)
     except GnomonError:
         return None
     if found is None or not found.finished:
