@@ -43,7 +43,7 @@ ERRORS = {
     "autodiff/_gauss_newton_operator.py:GaussNewtonOperator._require_derivatives",
     "autodiff/_loss_operator.py:LossOperator._require_symmetry",
     "measure/gradients/_gradient_disparity.py:_rescaled",
-    *("_checks.py:some_of", "measure/_class_sums.py:finished"),
+    *("_checks.py:some_of", "measure/_class_sums.py:finished", "probe/_samples.py:Samples.batches"),
 }
 """Whether the arguments, or the results, are refused, or warned of."""
 WAYS = {
