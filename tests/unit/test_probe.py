@@ -488,13 +488,13 @@ def test_one_error_says_all_that_lacks():
             accuracy,
             lambda m, x, y: (m, x[:, :4], y),
             DataError,
-            r"network takes, got RuntimeError: .*shape \(4,\) in torch.f",
+            r"network takes, got RuntimeError: .*shape \(4,\) in torch.f.* Pass network .*; several inputs go as",
         ),
         (
             gnomon.ntk,
             lambda m, x, y: (m, x.float(), y),
             DataError,
-            r"got RuntimeError: .* in torch.float32 on cpu\. Pass network .*; several inputs go as one tensor, ",
+            r"got RuntimeError: .* in torch.float32 on cpu\. The network is in torch.float64: convert the samples\.",
         ),
     ],
 )
