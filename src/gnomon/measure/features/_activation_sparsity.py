@@ -15,7 +15,8 @@ def activation_sparsity(features: Float[Tensor, "n *p"]) -> Float[Tensor, "n"]:
         Low, high: 0: every unit responds to the sample. 1: none does. Random ReLUs without biases give about ½.
         Generalising: Not measured here.
         Misleads: It is informative only after a ReLU, or another function that cuts to zero. Before one, and after
-            tanh, it is 0 whatever the features are; after GELU it counts inputs below -5.5, where float32 rounds to 0.
+            tanh, it is 0 whatever the features are; after GELU it counts inputs below about -5.5, which are 0 in
+            float32.
 
     $\tfrac1p\,|\{j : h_j(x) = 0\}|$
 
