@@ -116,6 +116,13 @@ def test_a_step_at_which_another_quantity_was_read_is_no_gap():
     assert of_test.places == [0, 0.25, 0.5, 0.75, 1]
 
 
+def test_zero_is_at_the_lower_end_of_a_logarithmic_course():
+    found = History()
+    for step, norm in enumerate((1.0, 0.1, 0.0, math.nan, 0.1)):
+        found.append(Reading(step, {"nc1": torch.tensor(norm)}, {}))
+    assert "█▁▁ ▁" in str(found)
+
+
 def test_the_courses_of_several_histories_share_the_axis_of_the_steps():
     fast, slow = History(), History()
     for step in range(41):

@@ -51,7 +51,7 @@ def ax():
 
 
 def lines_of(axes):
-    return {line.get_label(): np.array(line.get_data()) for line in axes.get_lines()}
+    return {line.get_label(): np.array(line.get_data()) for line in axes.get_lines() if line.get_label() != "_"}
 
 
 def close(got, expected):
@@ -94,6 +94,8 @@ def test_a_spectrum_is_drawn_from_the_first_place_on():
     assert axes.get_yscale() == "log"
     _, axes = spectrum(torch.tensor([2.0, 1.0, 0.0, -1.0]), ax=ax())
     close(lines_of(axes).popitem()[1][1], [2, 1, np.nan, np.nan])
+    (mark,) = (line for line in axes.get_lines() if line.get_label() == "_")
+    close(mark.get_xdata(), [3, 4])  # at the lower end of the axis
     _, axes = spectrum(torch.tensor([2.0, 1.0, 0.0]), ax=ax(), log_y=False)
     close(lines_of(axes).popitem()[1][1], [2, 1, 0])
 

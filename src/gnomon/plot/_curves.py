@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.markers import CARETDOWN
 
 from gnomon.errors import RangeError
 from gnomon.plot import _legend, scales
@@ -65,8 +66,8 @@ def of_history(history: Series, name: str) -> Curve:
 def draw(axes: Axes, curves: Collection[tuple[Curve, Look, str]], *, log: bool, ticks: int = 6) -> None:
     """The lines, by their looks and names, the value axis with at most so many steps, and the bands.
 
-    A line without a marker in its look has dots where it has a single point. What a logarithmic axis cannot show is a
-    gap, and a band whose lower quartile is not above 0 ends at the lower end of the axis.
+    A line without a marker in its look has dots where it has a single point. A value that is not above 0 is a triangle
+    at the lower end of a logarithmic axis, and a gap in the line; a band whose lower quartile is not ends there.
     """
     shown = [(own.above_zero() if log else own, look, name) for own, look, name in curves]
     for own, look, name in shown:
@@ -74,6 +75,11 @@ def draw(axes: Axes, curves: Collection[tuple[Curve, Look, str]], *, log: bool, 
             axes.update_datalim(np.stack([own.steps, edge], 1)[np.isfinite(edge)])
         marks = {} if "marker" in look else dots(own.means)
         axes.plot(own.steps, own.means, **look, **marks, label=_legend.label(name))
+    for own, look, _ in curves if log else ():
+        low = own.steps[own.means <= 0]
+        if len(low):
+            marks = {"linestyle": "", "marker": CARETDOWN, "markersize": 7, "color": look["color"], "label": "_"}
+            axes.plot(low, np.zeros(len(low)), transform=axes.get_xaxis_transform(), **marks)
     scales.values(axes, ticks, log=log)
     floor = min(axes.get_ylim())
     for own, look, _ in shown:

@@ -93,9 +93,12 @@ def positions(steps: list[int]) -> list[float]:
 
 
 def heights(means: list[float], low: float, high: float, *, log: bool) -> list[float]:
-    """The positions of the values between the lowest and the highest, 0 to 1; NaN where there is none."""
+    """The positions of the values between the lowest and the highest, 0 to 1; NaN where there is none.
+
+    On a logarithmic axis that of a value that is not above 0 is 0.
+    """
     if log:
-        means = [math.log(mean) if 0 < mean < math.inf else math.nan for mean in means]
+        means = [math.log(max(mean, low)) if -math.inf < mean < math.inf else math.nan for mean in means]
         low, high = math.log(low), math.log(high)
     return [(mean - low) / (high - low) if high > low else 0.5 + 0 * mean for mean in means]
 
