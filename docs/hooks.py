@@ -2,9 +2,11 @@
 
 import html
 import re
+from pathlib import Path
 
 import ziafont
 import ziamath
+from captions import with_captions
 from from_notebooks import notebook_pages
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
@@ -41,7 +43,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
     A family's page also says where the runs in its pictures are described, before its first quantity.
 
-    Links to notebooks, which are files of the repository, lead to their pages.
+    An experiment's figures have their captions. Links to notebooks, which are files of the repository, lead to their
+    pages.
     """
     markdown = NOTEBOOK.sub(r"(\1.md", markdown)
     folder, _, name = page.file.src_uri.removesuffix(".md").rpartition("/")
@@ -49,6 +52,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         if "{ .quantity }" in markdown:
             markdown = markdown.replace("::: ", PICTURED + "::: ", 1)
         return with_new_quantities(markdown, name)
+    if folder == "experiments":
+        return with_captions(markdown, Path(config.docs_dir) / folder)
     return with_index(markdown) if (folder, name) == ("", "quantities") else markdown
 
 

@@ -15,6 +15,7 @@ from typing import get_args
 
 import pytest
 import torch
+from docs.captions import with_captions
 from docs.sections import with_index
 from matplotlib import pyplot
 from torch import nn
@@ -87,6 +88,15 @@ def test_every_public_name_has_its_section():
     index = with_index((ROOT / "docs" / "quantities.md").read_text(encoding="utf-8"))
     listed = re.findall(r"^\| \[`(\w+)`\]\(quantities/\w+\.md#gnomon\.\1\) \| \S.+ \|$", index, re.MULTILINE)
     assert sorted(listed) == sorted(gnomon.__all__)
+
+
+def test_an_experiments_figures_have_their_captions():
+    folder = ROOT / "docs" / "experiments"
+    page = with_captions((folder / "which-lambda.md").read_text(encoding="utf-8"), folder)
+    assert '{ .figure }\n\n<p class="caption">Steps to the goal as a multiple' in page
+    assert "of <code>usual</code>, errors" in page
+    drawn = "![No caption](../assets/experiments/steering-tasks.svg){ .figure }"
+    assert with_captions(drawn, folder) == drawn
 
 
 def test_every_quantity_begins_with_three_lines_on_how_to_read_it():
