@@ -15,7 +15,7 @@ import torch
 
 from gnomon_lab.cli import main, run_command
 from gnomon_lab.cli.verify_command import by_setting
-from gnomon_lab.papers.grokalign import accelerate, delayed_robustness
+from gnomon_lab.papers.grokalign import accelerate, delayed_robustness, init_scaling, xor
 from gnomon_lab.papers.mse_collapse import central_path
 from gnomon_lab.papers.own import grok_digits
 from gnomon_lab.report.build import then
@@ -72,6 +72,15 @@ def test_a_setting_is_told_by_the_options_that_make_it(tmp_path):
     assert told(small) == "default setting"
     assert told(CONFIG) == "--steps 2 --train 20 --width 8"
     assert told(paper) == ("default setting" if paper == small else "--paper")
+
+
+@pytest.mark.parametrize("experiment", [xor, init_scaling])
+def test_the_paper_s_setting_is_told_so_where_one_option_would_do(tmp_path, experiment):
+    paper = experiment.EXPERIMENT.paper
+    found = open_run(tmp_path, experiment.EXPERIMENT.name, paper, 0)
+    assert setting(experiment.EXPERIMENT, found) == "--paper"
+    other = open_run(tmp_path, experiment.EXPERIMENT.name, replace(paper, steps=7), 0)
+    assert setting(experiment.EXPERIMENT, other) == "--paper --steps 7"
 
 
 def test_an_option_of_two_words_is_told_as_a_shell_takes_it(tmp_path):

@@ -15,9 +15,9 @@ USUAL = Path("runs")
 
 
 def setting(experiment: Experiment[Settings], found: Found) -> str:
-    """`DEFAULT`, or the options that differ from it, or from that of `--paper` if fewer do."""
+    """`DEFAULT`, or the options that differ from it, or from that of `--paper` if these are no more with `--paper`."""
     small, paper = _options(found, experiment.small), ["--paper", *_options(found, experiment.paper)]
-    return " ".join(paper if len(paper) < len(small) else small) or DEFAULT
+    return " ".join(paper if len(paper) <= len(small) else small) or DEFAULT
 
 
 def elsewhere(root: Path) -> str:
