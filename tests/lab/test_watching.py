@@ -564,6 +564,26 @@ def test_a_title_that_is_too_long_says_so_and_keeps_its_end(tmp_path):
     assert (title.count("…"), len(title)) == (1, 59)
 
 
+def test_a_chart_of_the_terminal_has_the_steps_of_its_curves_alone(tmp_path):
+    """The longest of all runs made the curves of the others a vertical line; those without any were listed too."""
+    (tmp_path / "solved.jsonl").write_text("".join(line(10**k, residual=1 / (1 + k)) for k in range(11)))
+    (tmp_path / "trained.jsonl").write_text("".join(line(k, loss=2 - k / 50) for k in range(31)))
+    terminal = Terminal(width=100)
+
+    def said(*only):
+        watched = Watched(tmp_path, only)
+        watched.look()
+        with terminal.capture() as printed:
+            terminal.print(picture(watched, terminal, None))
+        return printed.get().splitlines()
+
+    assert said()[-1].split() == ["1", "10,000,000,000", "0", "30"]
+    (legend, *_, below) = said("loss")
+    assert legend.split()[1:4] == ["trained:", "step", "30,"]
+    assert below.split() == ["0", "30"]
+    assert not any("solved" in row for row in said("loss"))
+
+
 def test_the_terminal_shows_what_fits_and_says_what_does_not(tmp_path):
     names = [f"{split}/{name}" for split in ("train", "test") for name in "abcd"]
     for run in range(9):

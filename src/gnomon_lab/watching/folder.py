@@ -97,7 +97,7 @@ class Watched:
         return [*self._files]
 
     def curves(self) -> list[Curve]:
-        """What is drawn, in the order in which it was found."""
+        """What is drawn, in the order in which it was found; without what has no wanted quantity, if any has one."""
         found = [(f"{path}\0{arm or ''}", path, arm) for path, file in self._files.items() for arm in file.arms]
         for key, *_ in found:
             self._places.setdefault(key, len(self._places))
@@ -107,7 +107,8 @@ class Watched:
             self._curve(key, path, arm, label, settings[path])
             for (key, path, arm), label in zip(found, labels, strict=True)
         ]
-        return sorted(drawn, key=lambda curve: curve.place)
+        wanted = [curve for curve in drawn if curve.curves.names]
+        return sorted(wanted or drawn, key=lambda curve: curve.place)
 
     def left_out(self) -> list[str]:
         """Why files that look like readings, and what is in folders, are not drawn, one sentence each."""

@@ -180,10 +180,13 @@ function search() {
 
 const shown = () => [...runs.values()].filter((run) => !hidden.has(run.key));
 
+// The runs that a chart draws.
+const drawnBy = (chart) => shown().filter((run) => [...chart.panels.keys()].some((name) => run.values[name]));
+
 // Steps are drawn as they come: on a logarithmic axis where most of the longest run's are early.
-function logSteps() {
+function logSteps(drawn) {
   if (node("scale").value) return node("scale").value === "log";
-  return shown().reduce((most, run) => (run.readings > most.readings ? run : most), { readings: 0, early: false }).early;
+  return drawn.reduce((most, run) => (run.readings > most.readings ? run : most), { readings: 0, early: false }).early;
 }
 
 // What the panels show: a quantity of each run that has it, and its quartiles where these runs are few.
@@ -209,6 +212,13 @@ function axisOf(chart, logX) {
   return axis(low, high, chart.log, 0.05);
 }
 
+// The axes of a chart: of its steps, which are those of its runs alone, and of its quantity.
+function axesOf(chart) {
+  const drawn = drawnBy(chart), logX = logSteps(drawn);
+  const [low, high] = span(drawn.flatMap((run) => [run.steps.find((step) => !logX || step > 0), run.steps.at(-1)]), logX);
+  return [low <= high ? axis(low, high, logX, 0.02) : null, axisOf(chart, logX)];
+}
+
 // Drawing
 
 const waiting = new Set();
@@ -220,12 +230,10 @@ const seen = new IntersectionObserver((entries) => {
 }, { rootMargin: "200px" });
 
 function drawAll(canvases) {
-  const logX = logSteps(), axes = new Map();
-  const [low, high] = span(shown().flatMap((run) => [run.steps.find((step) => !logX || step > 0), run.steps.at(-1)]), logX);
-  const across = low <= high ? axis(low, high, logX, 0.02) : null;
+  const axes = new Map();
   for (const each of canvases) {
-    if (!axes.has(each.chart)) axes.set(each.chart, axisOf(each.chart, logX));
-    draw(each, shown(), highlighted, across, axes.get(each.chart));
+    if (!axes.has(each.chart)) axes.set(each.chart, axesOf(each.chart));
+    draw(each, shown(), highlighted, ...axes.get(each.chart));
   }
 }
 

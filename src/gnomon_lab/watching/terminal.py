@@ -13,7 +13,7 @@ from rich.text import Text
 
 from gnomon._words import number, shortened
 from gnomon_lab.runs import duration
-from gnomon_lab.watching.braille import Axis, axis_of_steps, axis_of_values, drawn
+from gnomon_lab.watching.braille import axis_of_steps, axis_of_values, drawn
 from gnomon_lab.watching.curves import Numbers, Steps
 from gnomon_lab.watching.folder import Curve, Watched
 
@@ -84,10 +84,8 @@ def picture(watched: Watched, console: Console, height: int | None) -> Renderabl
     if height is not None:
         legend = _cut(legend, max(1, height // 4))
         places = max(1, (height - len(legend) - 2 - bool(left_out)) // (ROWS + 2)) * abreast
-    thinned = [(curve.place, *curve.curves.thinned(POINTS)) for curve in curves]
-    longest = max((curve.curves for curve in curves), key=len)
-    across = axis_of_steps([steps for _, steps, _ in thinned], early=longest.early)
-    charts = [_chart(name, thinned, across, console, console.width // abreast - 1) for name in names[:places]]
+    thinned = [(curve, *curve.curves.thinned(POINTS)) for curve in curves]
+    charts = [_chart(name, thinned, console, console.width // abreast - 1) for name in names[:places]]
     grid = Table.grid(padding=(0, 1, 0, 0))
     for first in range(0, len(charts), abreast):
         grid.add_row(*charts[first : first + abreast])
@@ -134,14 +132,14 @@ def _cut(rows: list[Text], most: int) -> list[Text]:
     return rows if len(rows) <= most else [*rows[: most - 1], Text(f"{len(rows) - most + 1} more", "dim")]
 
 
-def _chart(
-    name: str, curves: list[tuple[int, Steps, dict[str, Numbers]]], across: Axis, console: Console, width: int
-) -> Text:
-    """A title, the axes, and below them the steps."""
+def _chart(name: str, curves: list[tuple[Curve, Steps, dict[str, Numbers]]], console: Console, width: int) -> Text:
+    """A title, the axes, and below them the steps, which are those of the curves that have the quantity."""
+    having = [(curve, steps, columns[name]) for curve, steps, columns in curves if name in columns]
+    longest = max((curve.curves for curve, *_ in having), key=len)
+    across = axis_of_steps([steps for _, steps, _ in having], early=longest.early)
     there = [
-        (place, steps[first:], columns[name][first:])
-        for place, steps, columns in curves
-        if name in columns
+        (curve.place, steps[first:], numbers[first:])
+        for curve, steps, numbers in having
         for first in [int(np.searchsorted(steps, 1)) if across.log else 0]  # what has no place on the axis
     ]
     up = axis_of_values([numbers for *_, numbers in there])
