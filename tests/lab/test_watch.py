@@ -446,6 +446,8 @@ def test_a_chart_has_the_steps_of_its_runs_alone(shown):
         assert across["log"] == log
         high = 10 ** across["high"] if log else across["high"]
         assert last <= high < 2 * last
+    page = shown(short=[line(k, residual=1) for k in range(31)])
+    assert page.evaluate("axesOf(charts.get('residual'))[0]")["log"], "as the run that goes furthest"
 
 
 @pytest.mark.browser

@@ -582,6 +582,8 @@ def test_a_chart_of_the_terminal_has_the_steps_of_its_curves_alone(tmp_path):
     assert legend.split()[1:4] == ["trained:", "step", "30,"]
     assert below.split() == ["0", "30"]
     assert not any("solved" in row for row in said("loss"))
+    (tmp_path / "short.jsonl").write_text("".join(line(k, residual=1) for k in range(31)))
+    assert said("residual")[-1].split() == ["1", "10,000,000,000"], "logarithmic, as the run that goes furthest"
 
 
 def test_the_terminal_shows_what_fits_and_says_what_does_not(tmp_path):

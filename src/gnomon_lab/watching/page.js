@@ -183,10 +183,11 @@ const shown = () => [...runs.values()].filter((run) => !hidden.has(run.key));
 // The runs that a chart draws.
 const drawnBy = (chart) => shown().filter((run) => [...chart.panels.keys()].some((name) => run.values[name]));
 
-// Steps are drawn as they come: on a logarithmic axis where most of the longest run's are early.
+// Steps are drawn as they come: on a logarithmic axis where most are early of the run that goes furthest.
 function logSteps(drawn) {
   if (node("scale").value) return node("scale").value === "log";
-  return drawn.reduce((most, run) => (run.readings > most.readings ? run : most), { readings: 0, early: false }).early;
+  const further = (a, b) => a.step - b.step || a.readings - b.readings;
+  return drawn.reduce((most, run) => (further(run, most) > 0 ? run : most), { step: -1, readings: 0, early: false }).early;
 }
 
 // What the panels show: a quantity of each run that has it, and its quartiles where these runs are few.

@@ -135,8 +135,8 @@ def _cut(rows: list[Text], most: int) -> list[Text]:
 def _chart(name: str, curves: list[tuple[Curve, Steps, dict[str, Numbers]]], console: Console, width: int) -> Text:
     """A title, the axes, and below them the steps, which are those of the curves that have the quantity."""
     having = [(curve, steps, columns[name]) for curve, steps, columns in curves if name in columns]
-    longest = max((curve.curves for curve, *_ in having), key=len)
-    across = axis_of_steps([steps for _, steps, _ in having], early=longest.early)
+    furthest = max((curve.curves for curve, *_ in having), key=lambda curves: (curves.last_step, len(curves)))
+    across = axis_of_steps([steps for _, steps, _ in having], early=furthest.early)
     there = [
         (curve.place, steps[first:], numbers[first:])
         for curve, steps, numbers in having
