@@ -1,6 +1,7 @@
 """Runs: what is written stays, what is broken is said, and a killed run ends as an unbroken one."""
 
 import fcntl
+import io
 import json
 import math
 import os
@@ -10,6 +11,7 @@ import subprocess
 
 import pytest
 import torch
+from rich.cells import cell_len
 from rich.console import Console
 
 from gnomon import Reading
@@ -515,3 +517,18 @@ def test_progress_in_a_log_has_a_line_for_the_end_of_each_part(capsys):
         progress.show("trained", 3, 3)
         progress.show("solved", 0, 0)
     assert capsys.readouterr().out.splitlines() == ["trained: step 3 of 3", "solved: done"]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+@pytest.mark.parametrize("name", ["GrokAlign", "search fashion_mnist-resnet18 cross-entropy 0.180451"])
+def test_no_number_beside_a_bar_is_cut_off(width, name):
+    progress, terminal = Progress(Console(width=width, file=io.StringIO())), Console(width=width, file=io.StringIO())
+    progress.show(name, 12345, 50000)
+    terminal.print(progress.get_renderable())
+    (row,) = terminal.file.getvalue().splitlines()
+    drawn, count, passed, left = row.rsplit(maxsplit=3)
+    assert (count, passed, left) == ("12345/50000", "0:00:00", "-:--:--")
+    assert cell_len(row) <= width
+    shown = drawn.rstrip(" ━╸╺")
+    assert shown == name or (shown.endswith("…") and name.startswith(shown[:-1]))
+    assert (shown == name) == (len(name) <= width - 31), "cut off only where there is no room"

@@ -1,25 +1,52 @@
 """Progress on long work: bars on a terminal, elsewhere a line every few seconds."""
 
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 
 from rich import progress
+from rich.cells import cell_len
+from rich.table import Column, Table
+from rich.text import Text
 
 from gnomon_lab.cli.say import say
 from gnomon_lab.cli.terminal import Terminal
+
+ONE_LINE = Column(no_wrap=True)
+BAR = 40
+"""The most characters of a bar."""
+
+
+class Name(progress.TextColumn):
+    """The name of a part, cut off where there is no room for it beside the numbers."""
+
+    def render(self, task: progress.Task) -> Text:
+        """The name, on one line; the column itself may shrink, unlike those of numbers."""
+        name = super().render(task)
+        name.no_wrap, name.overflow = True, "ellipsis"
+        return name
 
 
 class Bars(progress.Progress):
     """Bars where there is a terminal, elsewhere lines that are few; to be entered while the work runs."""
 
     def __init__(self, console: Terminal, seconds_between_lines: float, *columns: progress.ProgressColumn) -> None:
-        name = progress.TextColumn("{task.description:<12}", markup=False)
-        shown = (name, progress.BarColumn(), progress.MofNCompleteColumn(), progress.TimeElapsedColumn(), *columns)
+        numbers = (progress.MofNCompleteColumn(table_column=ONE_LINE), progress.TimeElapsedColumn(ONE_LINE), *columns)
+        self._terminal, self._bar = console, progress.BarColumn()
+        self._beside = (Name("{task.description:<12}", markup=False, table_column=Column()), *numbers)
+        shown = (self._beside[0], self._bar, *numbers)
         super().__init__(*shown, console=console, disable=not console.is_terminal)
-        self._terminal = console
         self._between = seconds_between_lines
         self._last_line = time.monotonic()
         self._bars: dict[Hashable, progress.TaskID] = {}
+
+    def make_tasks_table(self, tasks: Iterable[progress.Task]) -> Table:
+        """The bars, as long as names and numbers leave room for."""
+        drawn = [task for task in tasks if task.visible]
+        room = self._terminal.width
+        for column in self._beside:
+            room -= 1 + max((cell_len(str(column(task))) for task in drawn), default=0)
+        self._bar.bar_width = min(BAR, max(1, room))
+        return super().make_tasks_table(drawn)
 
     def bar(self, key: Hashable, name: str, done: int, total: int | None) -> None:
         """Draws a bar, which a later call with its key moves."""
@@ -38,7 +65,7 @@ class Progress(Bars):
     """Shows the progress of each named part of the work."""
 
     def __init__(self, console: Terminal, seconds_between_lines: float = 5.0) -> None:
-        super().__init__(console, seconds_between_lines, progress.TimeRemainingColumn())
+        super().__init__(console, seconds_between_lines, progress.TimeRemainingColumn(table_column=ONE_LINE))
 
     def show(self, part: str, done: int, total: int, *, unit: str = "step ") -> None:
         """Reports that `done` of `total` steps of this part, or of another unit, are done."""
