@@ -1,5 +1,6 @@
 """Region maps: what the data says is what both renderers draw."""
 
+import itertools
 import math
 
 import numpy as np
@@ -79,16 +80,24 @@ def test_both_axes_have_one_scale_in_both_drawings():
     assert interactive(region_map()).layout.yaxis.scaleanchor == "x"
 
 
+def test_more_classes_have_colours_and_few_have_greys_that_differ_in_lightness():
+    classes = tuple("abcde")
+    more = _region_layout.level_colours(region_map((frame(values=(0.0, 1.0, 4.0)),), classes=classes))
+    assert more == list(style.CLASSES[:5])
+    greys = [sum(_region_layout.channels(grey)) / 3 for grey in _region_layout.GREYS]
+    assert min(lighter - darker for lighter, darker in itertools.pairwise(greys)) > 30
+
+
 def test_classes_have_colours_of_their_own():
     figure = region_map((frame(values=(0.0, 2.0, 0.0)),), classes=("cat", "dog", "<b>"))
     drawing = interactive(figure)
-    assert [trace.fillcolor for trace in drawing.data[:3]] == list(style.CLASSES[:3])
+    assert [trace.fillcolor for trace in drawing.data[:3]] == list(_region_layout.GREYS)
     assert [trace.x for trace in drawing.data[:3]] == [closed(SQUARE, REST), (), closed(CORNER)]
     colours = drawing.layout.coloraxis
     assert (colours.cmin, colours.cmax, colours.colorbar.ticktext) == (-0.5, 2.5, ("cat", "dog", "&lt;b&gt;"))
     assert len(drawing.frames) == 0
     axes, bar = draw(figure).axes
-    assert [to_hex(patch.get_facecolor()) for patch in axes.patches] == [style.CLASSES[i] for i in (0, 2)]
+    assert [to_hex(patch.get_facecolor()) for patch in axes.patches] == [_region_layout.GREYS[i] for i in (0, 2)]
     assert [words.get_text() for words in bar.get_xticklabels()] == ["cat", "dog", "<b>"]
 
 

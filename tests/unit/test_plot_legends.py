@@ -58,6 +58,11 @@ def test_a_figure_is_white_under_a_dark_style_and_in_a_file():
     assert figure.get_facecolor()[:3] == (0, 0, 0), "axes that are given keep their look"
 
 
+def test_runs_on_one_split_differ_without_colours_too():
+    _, axes = compare(**{name: history(1.0, "test/q") for name in "abc"}).plot()
+    assert len({(line.get_linestyle(), str(line._dash_pattern)) for line in axes.get_lines()}) == 3
+
+
 LAYERS = {"_orig_mod.layer0": torch.tensor([3.0, 1.0]), "_body": torch.tensor([2.0, 1.0])}
 
 

@@ -101,11 +101,11 @@ def _looks(panels: dict[str, Lines], several: bool) -> Looks:
     """How each line is drawn in all panels: each run has a colour, and its splits and layers have dashes.
 
     With a single run, each layer has a colour and each split its dashes. Where this would give two lines the same look,
-    each line has its own.
+    each line has its own, and where it would give all lines the same dashes, so that they differ without colours too.
     """
     keys = list(dict.fromkeys(key for lines in panels.values() for key in lines))
     kinds = keys if several else [(layer, split) for split, _, layer in (part.partition("/") for _, part in keys)]
-    if not all(colour for colour, _ in kinds):
+    if not all(colour for colour, _ in kinds) or len({dash for _, dash in kinds}) == 1:
         return {key: style.line(place) for place, key in enumerate(keys)}
     colours, dashes = (list(dict.fromkeys(kind)) for kind in zip(*kinds, strict=True))
     places = [(colours.index(colour), dashes.index(dash)) for colour, dash in kinds]

@@ -39,7 +39,8 @@ def similar_runs(verdict: Verdict, *, ax: Axes | None = None) -> tuple[Figure, A
             for place, run in enumerate(runs):
                 doublings = np.log2(np.array(run.steps) / run.step)
                 label = f"{words}: {len(runs)}" if place == 0 else None
-                axes.plot(doublings, run.unseen, color=style.colour(int(rises)), alpha=0.5, linewidth=1.2, label=label)
+                look = style.line(int(rises)) | {"linewidth": 1.2, "alpha": 0.5}
+                axes.plot(doublings, run.unseen, **look, label=label)
         axes.axvspan(0, 2, color=style.GRID, alpha=0.6, linewidth=0, zorder=0)
         axes.axvline(0, color=style.INK, linewidth=1)
         scales.linear(axes, "y")

@@ -16,6 +16,8 @@ LEVELS = 24
 EDGE = 0.35
 """The width of the regions' edges, in pixels."""
 EDGE_OPACITY = 0.4
+GREYS = ("#f2f2f2", "#cfcfcf", "#9c9c9c")
+"""Colours of few classes: of different lightness, so that the colour-blind tell them apart, and the points on them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +63,8 @@ def channels(colour: str) -> tuple[int, int, int]:
 def level_colours(regions: RegionMap) -> list[str]:
     """The classes' colours, or those in the middle of each level, mixed between the stops of the colour scale."""
     if regions.classes:
-        return [style.CLASSES[i % len(style.CLASSES)] for i in range(len(regions.classes))]
+        colours = GREYS if len(regions.classes) <= len(GREYS) else style.CLASSES
+        return [colours[i % len(colours)] for i in range(len(regions.classes))]
     stops = np.array([channels(stop) for stop in style.VALUES])
     middles = (np.arange(LEVELS) + 0.5) / LEVELS * (len(stops) - 1)
     mixed = [np.interp(middles, np.arange(len(stops)), channel) for channel in stops.T]
