@@ -184,7 +184,7 @@ class Heads(nn.Module):
 def test_layers_without_a_path_are_left_out_with_a_warning_unless_named():
     model, x = Heads(), normal(9, 5)
     expected = nfa_table(model, x, layers=["first", "last"])
-    match = "no path from the input to the outputs leads through unused, of_constants, dropped. What is measured"
+    match = "no path from the input to the outputs leads through unused, of_constants, dropped. The others are measured"
     for memory in (None, 1000):
         with pytest.warns(RuntimeWarning, match=match):
             table = nfa_table(model, x, memory=memory)

@@ -93,7 +93,7 @@ class GrokAlign:
             must use the same parameters.
         squared: penalise the squared norm; `level` is then one of squared norms.
         every: k ≥ 1, act at one call in k. A norm held at a `level` swings about k times as far around it. Where the
-            gradient's norm is clipped, or the step normalised, as by `EgalitarianGradients` or signs, being k times as
+            gradient's norm is clipped, or the step normalised, as by egalitarian gradients or signs, being k times as
             strong has no effect beyond some size: there the penalty is weaker, by up to k; under Adam in part
             (docs/quantities/steer.md). Clip the loss's gradient alone, or use k = 1. A copy that `dataclasses.replace`
             makes counts its own calls: give it this one's `state_dict()`.

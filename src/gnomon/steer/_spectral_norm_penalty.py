@@ -35,8 +35,8 @@ class SpectralNormPenalty:
         Yoshida and Miyato, arXiv:1705.10941, algorithm 1.
     Args:
         parameters: `model.named_parameters()`, or `model.parameters()`; those with one axis or none, such as biases,
-            are left out, as there. Those of a layer with `torch.nn.utils.parametrizations`, such as `weight_norm`, are not
-            the weights that the network uses: with names they are refused, without they are taken.
+            are left out, as there. Those of a layer with `torch.nn.utils.parametrizations`, such as `weight_norm`, are
+            not the weights that the network uses: with names they are refused, without they are taken.
         coefficient: λ ≥ 0; the paper's is 0.01.
         iterations: steps of the power iteration per call, from 1 on.
         generator: where the first directions come from; default: torch's global one.
