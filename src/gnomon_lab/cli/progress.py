@@ -32,7 +32,7 @@ class Bars(progress.Progress):
     def __init__(self, console: Terminal, seconds_between_lines: float, *columns: progress.ProgressColumn) -> None:
         numbers = (progress.MofNCompleteColumn(table_column=ONE_LINE), progress.TimeElapsedColumn(ONE_LINE), *columns)
         self._terminal, self._bar = console, progress.BarColumn()
-        self._beside = (Name("{task.description:<12}", markup=False, table_column=Column()), *numbers)
+        self._beside = (Name("{task.description}", markup=False, table_column=Column()), *numbers)
         shown = (self._beside[0], self._bar, *numbers)
         super().__init__(*shown, console=console, disable=not console.is_terminal)
         self._between = seconds_between_lines
