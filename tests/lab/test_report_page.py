@@ -207,6 +207,16 @@ def opened(browser, tmp_path):
 
 
 @pytest.mark.browser
+def test_the_details_leave_their_values_room_on_a_phone(opened):
+    """Names took two thirds of the width, however short, and values were broken within words."""
+    page = opened(example("baseline"), 400)
+    wide = "all => all.map(e => { e.closest('details').open = true; return e.getBoundingClientRect().width; })"
+    values = page.locator("details dd").evaluate_all(wide)
+    assert values
+    assert min(values) > 200
+
+
+@pytest.mark.browser
 @pytest.mark.parametrize("width", [1280, 400])
 @pytest.mark.parametrize("words", ["baseline", HOSTILE], ids=["plain", "hostile"])
 def test_every_figure_draws_at_every_width(opened, width, words):
