@@ -207,6 +207,28 @@ def opened(browser, tmp_path):
 
 
 @pytest.mark.browser
+def test_points_in_rows_can_be_read_off_on_a_phone(opened):
+    """The axis had one number, and its title was cut."""
+    rows = tuple(f"quantities of group {row}, boosted" for row in range(5))
+    points = Points("networks left out", (0.45, 0.6, 0.7, 0.8, 0.86), tuple(map(float, range(5))))
+    panels = tuple(
+        ScatterPanel(title, "AUROC, mean over families; 0.5 says nothing", "", (points,), rows=rows) for title in "ab"
+    )
+    page = opened(dataclasses.replace(example("baseline"), figures=(Scatter("s", "Points", "", panels),)), 400)
+    (plot,) = [page.locator(".plot").bounding_box()]
+    boxes = "all => all.map(e => e.getBoundingClientRect().toJSON())"
+    titles = page.locator(".g-xtitle, .g-x2title").evaluate_all(boxes)
+    panels_of = page.locator(".annotation, .xtick text, .x2tick text").evaluate_all(boxes)
+    assert len(titles) == 2
+    for box in titles:
+        assert plot["x"] <= box["left"] < box["right"] <= plot["x"] + plot["width"]
+        assert box["bottom"] <= plot["y"] + plot["height"]
+        assert not any(_overlap(box, other) for other in panels_of)
+    for axis in ("xtick", "x2tick"):
+        assert page.locator(f".{axis} text").count() >= 3
+
+
+@pytest.mark.browser
 def test_the_details_leave_their_values_room_on_a_phone(opened):
     """Names took two thirds of the width, however short, and values were broken within words."""
     page = opened(example("baseline"), 400)

@@ -74,16 +74,27 @@
   // The names in the legend, in lines where the figure has no room for them: cut off, two of them may be the same.
   const fitNames = (names, { font }, width) => names.map((name) => inLines(name, width - SWATCH - 8, font));
 
-  // The words of all annotations, titles in lines, each of which moves its panel, and all that is below it, down.
-  function fitTitles({ annotations, font, meta, ...whole }, width) {
+  // The words of all annotations and of the x axes, titles in lines, each of which moves what is below it down.
+  function fitTitles({ annotations, font, meta, ...whole }, width, left) {
     const words = annotations.map(
       ({ name, text, font: own }) => (name === "flag" ? text : broken(text, width, { ...font, ...own })));
     const lines = annotations.map(({ yref }, i) => ({
       edge: whole[yref.replace(/^y(\d*) domain$/, "yaxis$1")].domain[1], more: words[i].split("<br>").length - 1,
     }));
+    const middle = (left + width - whole.margin.r) / 2, room = 2 * Math.min(middle, width - middle);
+    const below = {};
+    let deeper = 0;  // what the margin below the last panel needs more
+    for (const key of axes(whole, "x")) {
+      const { anchor, title } = whole[key], [edge] = whole[anchor.replace("y", "yaxis")].domain;
+      if (!title?.text) continue;
+      below[key] = inLines(title.text, room, { ...font, ...title.font });
+      const more = below[key].split("<br>").length - 1;
+      if (edge > 0.001) lines.push({ edge: edge - 0.001, more });
+      else deeper = Math.max(deeper, LINE * more);
+    }
     const added = (y) => lines.reduce((sum, { edge, more }) => sum + (edge >= y ? LINE * more : 0), 0);
     const plot = meta.plot_px + added(0);
-    return { words, plot, moved: (y) => 1 - ((1 - y) * meta.plot_px + added(y)) / plot };
+    return { words, below, deeper, plot, moved: (y) => 1 - ((1 - y) * meta.plot_px + added(y)) / plot };
   }
 
   // An x axis with as many numbers as there is room for; on a phone those of steps are in thousands.
@@ -92,15 +103,16 @@
     const thousands = width < NARROW && high > 1000 && (type !== "log" || low > 0.5);  // it would write 0.5 as 500m
     const change = { [key + ".tickformat"]: thousands ? "~s" : ",~r" };
     if (dtick === 1) change[key + ".dtick"] = Math.ceil((range[1] - range[0]) * 40 / room);  // powers of ten
-    if (nticks) change[key + ".nticks"] = Math.min(nticks, Math.max(2, Math.floor(room / 60)));
+    if (nticks) change[key + ".nticks"] = Math.min(nticks, Math.max(Math.min(5, Math.floor(room / 32)), Math.floor(room / 60)));
     return change;
   }
 
   // Panels of curves and of points.
   function fitPanels(layout, whole, width, left) {
-    const { words, plot, moved } = fitTitles(whole, width);
-    const change = { "margin.l": left }, room = width - left - whole.margin.r;
+    const { words, below, deeper, plot, moved } = fitTitles(whole, width, left);
+    const change = { "margin.l": left, "margin.b": whole.margin.b + deeper }, room = width - left - whole.margin.r;
     for (const key of axes(whole, "x")) Object.assign(change, fitNumbers(whole[key], key, width, room));
+    for (const [key, lines] of Object.entries(below)) change[key + ".title.text"] = lines;
     for (const key of axes(whole, "y")) {
       const { domain, ticktext } = whole[key];
       change[key + ".domain"] = domain.map((y) => Math.max(0, moved(y)));
@@ -112,7 +124,7 @@
     }
     change.annotations = layout.annotations.map((at, i) => (
       at.name === "flag" ? besidePole(layout, at, width) : { ...at, text: words[i], xshift: -left }));
-    return { change, plot };
+    return { change, plot: plot + deeper };
   }
 
   // A slider on a phone: the moment shown is smaller and further left, or its end would be cut.
