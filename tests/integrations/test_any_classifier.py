@@ -1,5 +1,7 @@
 """Networks of every kind, read by a probe: each quantity is right, or refused before training in one sentence."""
 
+import copy
+import gc
 import inspect
 from contextlib import nullcontext
 from functools import partial
@@ -473,6 +475,15 @@ def test_texts_are_embedded_in_batches_as_the_network_then_is(monkeypatch, label
         found = probe.read().values
         torch.testing.assert_close(found["at"], embeddings(built.network, **built.given))
         torch.testing.assert_close(found["seen"], built.outputs())
+
+
+@pytest.mark.bad_input
+def test_texts_of_a_network_that_is_gone_are_refused():
+    built = case("bert")
+    texts = EmbeddedTexts(copy.deepcopy(built.network), LABELS, **built.given)
+    gc.collect()
+    with pytest.raises(DataError, match=r"expected a network that is still there, got one that is gone"):
+        next(iter(texts))
 
 
 @pytest.mark.bad_input

@@ -77,9 +77,21 @@ def test_values_of_samples_in_another_order_are_warned_of_once_if_they_are_kept(
     for right in (probe(SequentialSampler), probe(Epochs, kept=False)):
         right(0), right(1)
     wrong = probe(Epochs)
-    with pytest.warns(UserWarning, match=r"Probe\(data\): expected the same samples at each reading, got a first") as w:
+    with pytest.warns(
+        UserWarning, match=r"Probe\(data\): expected the same samples at each reading, got others, or"
+    ) as w:
         wrong(0), wrong(1)
     assert len(w) == 1
+
+
+def test_a_history_of_samples_that_goes_on_in_another_process_is_warned_of_where_they_are_shuffled():
+    samples, model = TensorDataset(X, LABELS), nn.Linear(5, 3)
+    history = History(samples=True)
+    Probe(model, DataLoader(samples, 4, shuffle=True), [accuracy], history=history)(0)
+    Probe(model, DataLoader(samples, 4), [accuracy], history=history)(1)
+    again = Probe(model, DataLoader(samples, 4, shuffle=True), [accuracy], history=history)
+    with pytest.warns(UserWarning, match=r"Probe\(data\): expected the same samples at each reading, got others"):
+        again(2)
 
 
 @pytest.mark.bad_input

@@ -130,7 +130,9 @@ def test_a_logarithmic_bar_has_three_numbers():
 def test_equal_values_have_the_colour_that_the_bar_shows_for_them(log_values):
     found = partition()
     for value in (2.0, 1e6) if log_values else (2.0, -1e6, 0.0):
-        figure, axes = regions(found, torch.full_like(found.areas, value), ax=ax(), log_values=log_values)
+        values = torch.full_like(found.areas, value)
+        values[0] *= 1 + 1e-15  # equal up to rounding
+        figure, axes = regions(found, values, ax=ax(), log_values=log_values)
         (drawn,) = (part for part in axes.collections if isinstance(part, PolyCollection))
         figure.canvas.draw()
         low, high = figure.axes[1].get_ylim()

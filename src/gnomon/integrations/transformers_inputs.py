@@ -146,7 +146,8 @@ class EmbeddedTexts:
 
     def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
         """Batches of embeddings (n t d), with labels if there are any."""
-        model: Network = self.model()
+        if (model := self.model()) is None:
+            raise DataError("model", "a network that is still there", "one that is gone", "Keep a reference to it.")
         for start in range(0, len(self.input_ids), TOGETHER):
             rows = slice(start, start + TOGETHER)
             x = whole(model, partial(self._embedded, model, rows))
@@ -154,7 +155,8 @@ class EmbeddedTexts:
 
     @torch.no_grad()
     def _embedded(self, model: Network, rows: slice) -> Float[Tensor, "n t d"]:
-        return _embedded(model, self.input_ids[rows], self.attention_mask[rows])
+        device = model.get_input_embeddings().weight.device
+        return _embedded(model, self.input_ids[rows].to(device), self.attention_mask[rows].to(device))
 
 
 @contextmanager

@@ -29,6 +29,7 @@ class Langevin:
         chains: the number of chains.
         steps: the number of steps of each chain.
         batch: the number of samples that each chain sees at a step.
+        piece: how many of them are computed together.
         seed: the seed of samples and noise.
     """
 
@@ -38,6 +39,7 @@ class Langevin:
     chains: int
     steps: int
     batch: int
+    piece: int
     seed: int
 
     def run(
@@ -72,11 +74,22 @@ class Langevin:
         points, above = start.expand(self.chains, -1), start.new_empty(self.chains, self.steps)
         for step in range(self.steps):
             some, theirs, before = draw()
-            found, gradient = replicas.gradients(points, some, theirs)
+            found, gradient = self._gradients(replicas, points, some, theirs)
             above[:, step] = found - before
             force = self.n_beta * gradient + self.localisation * (points - start)
             points = points - size / 2 * force + size.sqrt() * noise()
         return above, size
+
+    def _gradients(
+        self, replicas: Replicas, points: Float[Tensor, "k p"], x: Shaped[Tensor, "k m *d"], targets: Tensor
+    ) -> tuple[Float[Tensor, "k"], Float[Tensor, "k p"]]:
+        """The mean loss of a batch at each point and its gradient, summed over pieces of the batch."""
+        losses, gradient = torch.zeros_like(points[:, 0]), torch.zeros_like(points)
+        for some, theirs in zip(torch.split(x, self.piece, 1), torch.split(targets, self.piece, 1), strict=True):
+            found, its = replicas.gradients(points, some, theirs)
+            share = some.shape[1] / x.shape[1]
+            losses, gradient = losses + share * found, gradient + share * its
+        return losses, gradient
 
     def _fitting(self, replicas: Replicas, draw: Draw, noise: Callable[[], Tensor]) -> Float[Tensor, ""]:
         """A quarter of the inverse of the largest curvature; a chain is stable up to four times that inverse.
@@ -88,11 +101,11 @@ class Langevin:
         radius = 1 / math.sqrt(self.localisation)
         some, theirs, _ = draw()
         points = replicas.start.expand(self.chains, -1)
-        _, gradient = replicas.gradients(points, some, theirs)
+        _, gradient = self._gradients(replicas, points, some, theirs)
         change = noise()
         for _ in range(PRODUCTS):
             away = radius * torch.nn.functional.normalize(change, dim=1)
-            change = replicas.gradients(points + away, some, theirs)[1] - gradient
+            change = self._gradients(replicas, points + away, some, theirs)[1] - gradient
         largest = torch.linalg.vector_norm(change, dim=1).amax() / radius
         return 1 / (4 * (self.n_beta * largest + self.localisation))
 

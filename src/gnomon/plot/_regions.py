@@ -126,7 +126,9 @@ def _require_values(values: Tensor, count: int, log_values: bool) -> None:
 
 def _colours(values: Tensor, log_values: bool) -> ScalarMappable:
     low, high = values.min().item(), values.max().item()
-    if low == high:  # else the colour bar widens the scale, but only after the regions have their colours
+    rounding = 64 * torch.finfo(values.dtype).eps if values.is_floating_point() else 0.0
+    if high - low <= rounding * max(abs(low), abs(high)):
+        # The colour bar widens the scale otherwise, but only after the regions have their colours.
         room = 0.1 * abs(low) or 0.5
         low, high = (low / 1.1, high * 1.1) if log_values else (low - room, high + room)
     scale = LogNorm(low, high) if log_values else Normalize(low, high)

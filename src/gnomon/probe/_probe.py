@@ -94,8 +94,8 @@ class Probe:
         data: the samples, alone or with their labels: tensors, a data set, a loader, or any iterable of batches that
             can be iterated again; or a mapping from the names of splits to these. What batches draw begins at each
             reading where the random numbers were when the probe was made, so that a loader that shuffles or augments
-            gives the same samples, and training's random numbers are restored; but not what data count themselves, such
-            as their passes. Batches and data sets are moved to the network's device.
+            gives the same samples in one process, and training's random numbers are restored; but not what data count
+            themselves, such as their passes. Batches and data sets are moved to the network's device.
         quantities: functions, or a mapping from names to functions; in a mapping, the entry under a split's name holds
             what is read on that split alone, one function or several.
         schedule: a function from a step to whether to read; default: every step.
@@ -172,6 +172,7 @@ class Probe:
         self.memory = memory
         self.rtol, self.passes = rtol, passes
         self.history = History() if history is None else history
+        self._resumed = len(self.history) > 0
         self._meter = Meter(max_overhead)
         self._warned: set[str] = set()
         self.positions = None if positions is None else Positions(positions)
@@ -208,7 +209,8 @@ class Probe:
             also = f" {others}: `Reading.missing` says why." if new[1:] else ""
             warn(f"Probe: {new[0]} is NaN at step {step}: {reading.missing[new[0]]}{also}", UserWarning)
         for samples in self._samples.values():
-            for words in set(doubts(self.model, samples, kept=self.history._samples)) - self._warned:
+            found = doubts(self.model, samples, kept=self.history._samples, resumed=self._resumed)
+            for words in set(found) - self._warned:
                 self._warned.add(words)
                 warn(words, UserWarning)
         self.history.append(reading)

@@ -13,7 +13,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from gnomon import _checks
 from gnomon.autodiff import IGNORED, Positions
 from gnomon.errors import EmptyError, GnomonError, RangeError
-from gnomon.probe._draws import Draws, beside_training, out_of_order
+from gnomon.probe._draws import Draws, beside_training, out_of_order, shuffles
 from gnomon.probe._process_state import process_state
 
 Data = Tensor | tuple[Tensor, Tensor] | list[Tensor] | Dataset[Any] | Iterable[object]
@@ -114,6 +114,11 @@ class Samples:
         """Which quantities have no value at these samples because of their order, and why."""
         return out_of_order(quantities, self._batches)
 
+    @property
+    def shuffled(self) -> bool:
+        """Whether a sampler puts the samples into an order that another process need not draw."""
+        return not self.tensors and shuffles(self._batches)
+
     def streams(self) -> list[Callable[[], object]]:
         """What restores the current state of the random number generators that the data hold, in objects of any kind.
 
@@ -185,8 +190,8 @@ def padding_of(model: nn.Module) -> Callable[[Tensor], Tensor] | None:
     return getattr(model, "gnomon_padding", None)
 
 
-def doubts(model: nn.Module, samples: Samples, *, kept: bool) -> Iterator[str]:
-    """What to warn of after a reading in training, of which each sample's values may be `kept`."""
+def doubts(model: nn.Module, samples: Samples, *, kept: bool, resumed: bool) -> Iterator[str]:
+    """What to warn of after a reading in training, of which each sample's values may be `kept`, also `resumed` ones."""
     embedding = getattr(model, "gnomon_embedding", None)
     if samples.tensors and embedding is not None and any(each.requires_grad for each in embedding.parameters()):
         yield (
@@ -194,10 +199,10 @@ def doubts(model: nn.Module, samples: Samples, *, kept: bool) -> Iterator[str]:
             "a gradient: once it is trained, what is read is no longer the network on its texts. Pass "
             "EmbeddedTexts(model, labels, **tokens)."
         )
-    if kept and samples.differ:
+    if kept and (samples.differ or (resumed and samples.shuffled)):
         yield (
-            "Probe(data): expected the same samples at each reading, got a first batch with other labels: values that "
-            "the history keeps of each sample are not those of the same one. What data count themselves, such as "
+            "Probe(data): expected the same samples at each reading, got others, or another order: values that the "
+            "history keeps of each sample are not those of the same one. What data count themselves, such as "
             "epochs, goes on. Pass a loader that does not shuffle."
         )
 

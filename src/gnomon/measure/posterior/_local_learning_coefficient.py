@@ -8,9 +8,10 @@ from jaxtyping import Float, Real, Shaped
 from torch import Tensor, nn
 
 from gnomon import _checks
+from gnomon._budget import budget_of
 from gnomon._precision import full_precision, in_single, outside_inference
 from gnomon._warn import warn
-from gnomon.autodiff import Replicas, observe
+from gnomon.autodiff import Replicas, chunk_size, observe
 from gnomon.linalg import Estimate, student
 from gnomon.measure._langevin import Langevin, split_r_hat
 from gnomon.measure._losses import Loss, formula_and_targets, sample_losses
@@ -121,8 +122,8 @@ def local_learning_coefficient(
         batch: the number of samples per step, drawn with replacement; from n on, all samples are used, without noise;
             default: $n\beta$ rounded up, or 128 where that is more.
         seed: the seed of batches and noise, which are drawn independently of training's random numbers.
-        memory: bytes to use for the pass over all samples; default: 512 MiB. A step uses the memory of passes over a
-            batch for every chain.
+        memory: bytes to use for the pass over all samples, and for the pieces of a batch that are computed together
+            for all chains; default: 512 MiB.
     Returns:
         The estimate with its error, and the chains' diagnostics. Any number; no unit. Invariant under adding a number
         to the loss; the same for the same seed. For half precision, in float32.
@@ -171,7 +172,8 @@ def local_learning_coefficient(
             n_beta = len(x) / max(1.0, math.log(len(x)))
         if batch is None:  # at a lower temperature the noise of smaller batches would be larger than the chains' own
             batch = max(LEAST, math.ceil(n_beta))
-        langevin = Langevin(n_beta, localisation, step_size, chains, burn_in + draws, batch, seed)
+        piece = chunk_size(model, x, memory=max(1, budget_of(memory) // chains))
+        langevin = Langevin(n_beta, localisation, step_size, chains, burn_in + draws, batch, piece, seed)
         above, size = langevin.run(Replicas(model, x, formula), x, targets, losses)
     return summary(above, losses.mean(), n_beta, localisation, burn_in, size)
 
@@ -196,9 +198,10 @@ def summary(
     pull = float(step_size) * localisation
     if burn_in * pull < 1 and pull > 0:
         warn(
-            f"local_learning_coefficient: expected burn_in of at least 1 / (step_size * localisation), {1 / pull:,.0f} "
-            f"steps, got {burn_in}. Directions with little curvature, if any, have hardly moved, which no diagnostic "
-            f"shows: the estimate may be far too low. Standardise the inputs, or pass burn_in={math.ceil(4 / pull)}.",
+            "local_learning_coefficient: expected burn_in of at least 1 / (step_size * localisation), got fewer steps. "
+            "Directions with little curvature, if any, have hardly moved, which no diagnostic shows: the estimate may "
+            "be far too low. Standardise the inputs, or pass burn_in of 4 / (step_size * localisation), with the "
+            "step_size of the result.",
         )
     by_chain = torch.where(whole, n_beta * above[:, burn_in:].mean(1), math.nan)
     half = kept.shape[1] // 2

@@ -56,8 +56,8 @@ def deepfool(
         Generalising: On unseen digits 0.018 in a network that memorised, 0.381 in one that generalises.
         Misleads: What it finds is an upper bound. A network that assigns all samples to one class is robust: 0.154
             untrained, 0.009 trained (mse-collapse). A sample that is not `flipped` counts as far as the search got,
-            0 where nothing moves it, as if it were fragile: below a mean of 1, take the mean over the flipped ones,
-            which are the easier ones.
+            0 where nothing moves it, as if it were fragile: if the mean of `flipped` is below 1, take that over the
+            samples that are flipped; these are the easier ones, so it is too low for all.
 
     With y the class predicted at x, $x_0 = x$, f and its Jacobian J taken at $x_i$, until $x_i$ is in another class:
 
