@@ -29,6 +29,7 @@ FIGURES = {
     "experiments/clustered-flow": "clustered-flow/1b4e2b4d-seed0/digits",
     "experiments/collapsed-flow": "collapsed-flow/7a73cc30-seed0/losses",
     "experiments/delayed-robustness": "delayed-robustness/916a5132-seed0/curves",
+    "experiments/elsewhere": "elsewhere/21714ef9-seed0/accuracies",
     "experiments/general-flow": "general-flow/731eb7c3-seed0/general-flow",
     "experiments/grok-digits": "grok-digits/805ddd2f-seed0/centroids",
     "experiments/inhibit": "inhibit/618bee0f-seed0/inhibit",
