@@ -11,6 +11,7 @@ import inspect
 import math
 import os
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -31,6 +32,8 @@ from tests.contract import CONTRACTS, Sizes, Source
 from tests.values import cast, inference, tensors
 
 Arguments = dict[str, Any]
+# A few steps are asked for here.
+warnings.filterwarnings("ignore", "local_learning_coefficient: expected burn_in")
 
 
 SIZES = Sizes()

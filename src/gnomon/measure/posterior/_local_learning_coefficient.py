@@ -181,8 +181,8 @@ def local_learning_coefficient(
 def summary(
     above: Float[Tensor, "k s"],
     start: Float[Tensor, ""],
-    n_beta: float,
-    localisation: float,
+    n_beta: float | int,
+    localisation: float | int,
     burn_in: int,
     step_size: Float[Tensor, ""],
 ) -> LocalLearningCoefficient:
