@@ -8,7 +8,7 @@ def place(turn: int, every: int) -> int:
 
     A function of the turn alone, so that a count of calls is all that is needed to resume; and pseudo-random: with
     places that recur, or with multiples of the golden ratio, there are numbers of batches at which some, if they come
-    in a fixed order, are missed for ever, or for thousands of epochs.
+    in a fixed order, are always missed, or for thousands of epochs.
 
     Source:
         The turn-th number of SplitMix64 from seed 0: Steele, Lea and Flood, doi:10.1145/2660193.2660195.
