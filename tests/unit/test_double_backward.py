@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from gnomon import GrokAlign
 from gnomon.autodiff import Tape, forward, projected_norm
 from gnomon.autodiff._double_backward import cheap_double_backward
-from gnomon.autodiff._flops import Flops
+from gnomon.autodiff._operations import Operations
 from gnomon.models import mlp, resnet18
 
 
@@ -105,11 +105,11 @@ def test_images_whose_channels_come_last_and_mixed_precision(dtype):
 
 def multiplied(model, x, penalty):
     """The floating-point operations of a training step."""
-    with Flops() as counter:
+    with Operations() as counter:
         logits, added = (model(x), 0) if penalty is None else penalty.logits_and_penalty(model, x)
         loss = functional.cross_entropy(logits, torch.arange(len(x)) % 10)
         (loss + added).backward(inputs=list(model.parameters()))
-    return counter.total
+    return counter.flops
 
 
 def test_a_step_multiplies_as_often_as_it_must():
@@ -126,6 +126,6 @@ def test_a_step_multiplies_as_often_as_it_must():
     assert multiplied(model, x, GrokAlign(1.0)) == 2 * (plain + squares + between + once)
     assert multiplied(model, x, GrokAlign(1.0, "exact")) == 2 * (plain + squares + between + 10 * once)
     convolutional, images = resnet18(3, 10, width=2), torch.randn(4, 3, 8, 8)
-    with Flops() as counter:
+    with Operations() as counter:
         convolutional(images)
-    assert multiplied(convolutional, images, GrokAlign(1.0)) < 6.1 * counter.total
+    assert multiplied(convolutional, images, GrokAlign(1.0)) < 6.1 * counter.flops

@@ -1,5 +1,7 @@
 """A loader that shuffles or adds noise gives the same samples at each reading, or the probe says that it does not."""
 
+import copy
+import pickle
 import random
 from functools import partial
 
@@ -8,27 +10,12 @@ import pytest
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, SequentialSampler, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler, TensorDataset
 
 from gnomon import History, Probe, accuracy, start_cka
 from gnomon.errors import RangeError
 from gnomon.probe import unavailable
-
-X, LABELS = torch.randn(12, 5, generator=torch.Generator().manual_seed(0)), torch.arange(12) % 3
-
-
-class Noisy(Dataset):
-    """Augmented by all the random numbers that there are."""
-
-    def __init__(self):
-        self.generator, self.draws = torch.Generator().manual_seed(0), random.Random(0)
-
-    def __len__(self):
-        return 12
-
-    def __getitem__(self, i):
-        noise = torch.rand(5, generator=self.generator) + self.draws.random() + random.random() + np.random.rand()
-        return X[i] + noise + torch.rand(5), LABELS[i]
+from tests.noisy import LABELS, Noisy, X
 
 
 @pytest.mark.unchecked  # the checker of types draws from Python's stream
@@ -92,6 +79,25 @@ def test_a_history_of_samples_that_goes_on_in_another_process_is_warned_of_where
     again = Probe(model, DataLoader(samples, 4, shuffle=True), [accuracy], history=history)
     with pytest.warns(UserWarning, match=r"Probe\(data\): expected the same samples at each reading, got others"):
         again(2)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda probe: pickle.loads(pickle.dumps(probe))])
+def test_a_copied_probe_has_the_same_samples_from_generators_of_its_own(copied):
+    generator = torch.Generator().manual_seed(0)
+    samples = TensorDataset(X, LABELS)
+    probe = Probe(
+        nn.Linear(5, 3), DataLoader(samples, 4, shuffle=True, generator=generator), {"same": samples_themselves}
+    )
+    first, own = probe.read().values["same"], copied(probe)
+    torch.rand(3, generator=generator)
+    before = generator.get_state()
+    torch.testing.assert_close(own.read().values["same"], first, rtol=0, atol=0)
+    torch.testing.assert_close(generator.get_state(), before, rtol=0, atol=0)
+    torch.testing.assert_close(probe.read().values["same"], first, rtol=0, atol=0)
+
+
+def samples_themselves(x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+    return x
 
 
 @pytest.mark.bad_input

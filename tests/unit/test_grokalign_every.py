@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from gnomon import GrokAlign
-from gnomon.autodiff._flops import Flops
+from gnomon.autodiff._operations import Operations
 from gnomon.errors import RangeError, UnsupportedModuleError
 from gnomon.models import mlp
 from gnomon.steer._turns import place
@@ -67,10 +67,10 @@ def test_where_it_does_not_act_nothing_is_multiplied():
     seldom = GrokAlign(0.1, every=100)
 
     def step(logits_and_penalty):
-        with Flops() as counter:
+        with Operations() as counter:
             logits, penalty = logits_and_penalty(model, x)
             (functional.cross_entropy(logits, labels) + penalty).backward()
-        return counter.total
+        return counter.flops
 
     def own(model, x):
         return model(x), seldom(model, x)
@@ -243,10 +243,10 @@ def test_a_call_whose_network_fails_is_made_again():
 
 
 def counted(model, x, penalty):
-    with Flops() as counter:
+    with Operations() as counter:
         loss = penalty(model, x)
         gradients(loss, model)
-    return counter.total
+    return counter.flops
 
 
 def test_a_part_costs_its_share_and_its_own_pass_no_more_than_is_needed():
@@ -289,10 +289,10 @@ def test_a_shared_pass_adds_only_the_penalty_of_the_part(fraction):
     model, x = mlp((d, h, c)), torch.randn(n, d)
     plain = 3 * n * (d * h + h * c) - n * d * h
     for inputs, in_x in ((None, d * h), (list(model.parameters()), 0)):
-        with Flops() as counter:
+        with Operations() as counter:
             logits, penalty = GrokAlign(1.0, fraction=fraction).logits_and_penalty(model, x)
             (logits.square().sum() + penalty).backward(inputs=inputs)
-        assert counter.total / 2 == plain + fraction * n * (h * c + 3 * d * h + h * c + in_x)
+        assert counter.flops / 2 == plain + fraction * n * (h * c + 3 * d * h + h * c + in_x)
 
 
 WITHOUT_CURVATURE = {

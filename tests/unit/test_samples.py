@@ -19,6 +19,7 @@ from gnomon.autodiff._independence import repeats, two_kinds
 from gnomon.errors import EmptyError, RangeError, ShapeError, UnsupportedModuleError
 from gnomon.models import mlp
 from gnomon.probe._reading import tensors
+from tests.noisy import Noisy
 from tests.passes import sizes_of_passes
 
 N = 60
@@ -523,20 +524,6 @@ def test_quantities_of_splits_that_there_are_not_are_said(quantities, message):
 
 
 # Training is left alone.
-
-
-class Noisy(Dataset):
-    """Augmented by all the random numbers that there are."""
-
-    def __init__(self):
-        self.generator, self.draws = torch.Generator().manual_seed(0), random.Random(0)
-
-    def __len__(self):
-        return 12
-
-    def __getitem__(self, i):
-        noise = torch.rand(5, generator=self.generator) + self.draws.random() + random.random() + np.random.rand()
-        return X[i].float() + noise + torch.rand(5), LABELS[i]
 
 
 @pytest.mark.unchecked  # the checker of types draws from Python's stream

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from gnomon._budget import budget_of
 from gnomon._precision import outside_inference, single
-from gnomon.autodiff._flops import forward_flops
 from gnomon.autodiff._layer_factors import Factor, eligible, layer_factors, own_parameters, record
 from gnomon.autodiff._memory import kept_by
+from gnomon.autodiff._operations import forward_flops
 from gnomon.autodiff._parameter_jacobian import differentiable, parameter_jacobian, trainable
 from gnomon.autodiff._parameter_products import add_products
 from gnomon.errors import UnsupportedModuleError

@@ -8,10 +8,9 @@ from typing import TypeVar
 import torch
 from jaxtyping import Shaped
 from torch import Tensor, UntypedStorage, nn
-from torch._ops import OpOverload
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from gnomon._budget import budget_of
+from gnomon.autodiff._operations import Operations
 from gnomon.autodiff._run import Model
 from gnomon.autodiff._tape import Tape, forward
 from gnomon.errors import UnsupportedModuleError
@@ -155,27 +154,7 @@ def largest_result(model: Model, x: Shaped[Tensor, "n *d"]) -> int:
     """The bytes by which the result of an operation grows with n more samples: weights that are computed do not."""
     sizes = []
     for samples in (x, torch.cat([x, x])):
-        with Results() as results:
+        with Operations() as operations:
             forward(model, samples.clone())
-        sizes.append(results.bytes)
+        sizes.append(operations.results)
     return max((more - few for few, more in zip(*sizes, strict=False)), default=0)
-
-
-class Results(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes the bytes of each operation's result."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.bytes: list[int] = []
-
-    def __torch_dispatch__(
-        self,
-        function: OpOverload,
-        types: object,
-        arguments: tuple[object, ...] = (),
-        keywords: dict[str, object] | None = None,
-    ) -> object:
-        """Calls the operation and notes what it returns."""
-        result = function(*arguments, **keywords or {})
-        self.bytes.append(result.nbytes if isinstance(result, Tensor) else 0)
-        return result

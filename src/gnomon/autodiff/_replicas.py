@@ -8,7 +8,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from gnomon._precision import in_single
-from gnomon.autodiff._flops import forward_flops
+from gnomon.autodiff._operations import forward_flops
 from gnomon.autodiff._parameter_jacobian import differentiable, standing_in
 from gnomon.autodiff._parameter_vectors import ParameterVectors
 from gnomon.autodiff._run import run

@@ -2,6 +2,8 @@
 
 import random
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,20 +13,27 @@ GENERATORS = (torch.Generator, random.Random, np.random.RandomState, np.random.G
 
 
 def generator_as_it_is(value: object) -> Callable[[], object] | None:
-    """A function that restores a random number generator to its current state; None if the value is not one."""
+    """What restores a random number generator to its current state; None if the value is not one.
+
+    It can be pickled, and its copy restores the generator's copy.
+    """
     if isinstance(value, torch.Generator):
-        drawn = value.get_state()
-        return lambda: value.set_state(drawn)
+        return partial(_restore, value, "set_state", value.get_state())
     if isinstance(value, random.Random) and not isinstance(value, random.SystemRandom):
-        state = value.getstate()
-        return lambda: value.setstate(state)
+        return partial(_restore, value, "setstate", value.getstate())
     if isinstance(value, np.random.RandomState):
-        legacy = value.get_state(legacy=False)
-        return lambda: value.set_state(legacy)
+        return partial(_restore, value, "set_state", value.get_state(legacy=False))
     if isinstance(value, np.random.Generator):
-        bits = value.bit_generator.state
-        return lambda: setattr(value.bit_generator, "state", bits)
+        return partial(_restore_bits, value, value.bit_generator.state)
     return None
+
+
+def _restore(generator: object, method: str, state: object) -> None:
+    getattr(generator, method)(state)
+
+
+def _restore_bits(generator: np.random.Generator, state: Any) -> None:  # noqa: ANN401 as NumPy's own
+    generator.bit_generator.state = state
 
 
 def state_of(value: object) -> str | None:

@@ -1,4 +1,4 @@
-"""How many floating-point operations a forward pass takes."""
+"""The operations of torch that run: how many of floating-point numbers, and how large their results are."""
 
 from collections.abc import Callable
 
@@ -14,17 +14,23 @@ def forward_flops(run: Callable[[], Tensor]) -> int:
 
     `FlopCounterMode` is not used: it hooks every module of the process, and an interrupt would leave the hooks there.
     """
-    with torch.no_grad(), Flops() as counter:
+    with torch.no_grad(), Operations() as operations:
         run()
-    return counter.total
+    return operations.flops
 
 
-class Flops(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts the operations called inside."""
+class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes the operations called inside.
+
+    Attributes:
+        flops: the floating-point operations of products and convolutions.
+        results: the bytes of the tensor that each operation returns, 0 where that is none.
+    """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.total = 0
+        self.flops = 0
+        self.results: list[int] = []
 
     def __torch_dispatch__(
         self,
@@ -33,10 +39,11 @@ class Flops(TorchDispatchMode):  # type: ignore[no-untyped-call]
         arguments: tuple[object, ...] = (),
         keywords: dict[str, object] | None = None,
     ) -> object:
-        """Calls the operation and counts it."""
+        """Calls the operation and notes it."""
         keywords = keywords or {}
         result = function(*arguments, **keywords)
         count = flop_registry.get(function.overloadpacket)
         if count is not None:
-            self.total += count(*arguments, **keywords, out_val=result)
+            self.flops += count(*arguments, **keywords, out_val=result)
+        self.results.append(result.nbytes if isinstance(result, Tensor) else 0)
         return result
