@@ -2,6 +2,7 @@
 
 import functools
 import math
+import pickle
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import gnomon
-from gnomon import Probe, accuracy, at, centroid_alignment, every, explained_variance_ratio, log_spaced
+from gnomon import History, Probe, accuracy, at, centroid_alignment, every, explained_variance_ratio, log_spaced
 from gnomon.autodiff import gradient_products
 from gnomon.errors import ArgumentTypeError, DataError, EmptyError, RangeError, ShapeError, UnsupportedModuleError
 from gnomon.models import mlp
@@ -139,6 +140,39 @@ def test_the_budget_is_kept_by_reading_less_often(monkeypatch):
     unlimited = Probe(model, x, [slow])
     assert unlimited.cost.overhead == math.inf
     assert all(unlimited(step) for step in range(5))
+
+
+def test_what_keeping_a_reading_takes_counts_too(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(cost, "time", clock)
+    history = History()
+    append = history.append
+
+    def slow(reading):
+        clock.now += 3.0
+        append(reading)
+
+    monkeypatch.setattr(history, "append", slow)
+    model, x = zoo("mlp")
+    probe = Probe(model, data(x), [accuracy], history=history)
+    probe(0)
+    clock.now += 7.0
+    assert probe.cost == cost.Cost(readings=1, skipped=0, reading_seconds=3.0, training_seconds=7.0)
+
+
+def test_a_probe_that_is_loaded_elsewhere_goes_on_with_the_time_that_has_passed(monkeypatch):
+    """Each process has its own clock: here one that is a thousand seconds behind."""
+    clock = Clock()
+    monkeypatch.setattr(cost, "time", clock)
+    model, x = zoo("mlp")
+    probe = Probe(model, data(x), [accuracy], max_overhead=0.1)
+    probe(0)
+    clock.now += 5.0
+    pickled = pickle.dumps(probe)
+    clock.now -= 1000.0
+    loaded = pickle.loads(pickled)
+    clock.now += 2.0
+    torch.testing.assert_close(loaded.cost.training_seconds, 7.0)
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated")  # torch.compile's own

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -13,7 +14,7 @@ class Cost:
     Attributes:
         readings: how many were taken.
         skipped: how many were due but left out, to stay within the budget.
-        reading_seconds: the seconds spent on readings.
+        reading_seconds: the seconds spent on readings, and on keeping them in the history.
         training_seconds: the seconds since the first reading began that were not spent on readings.
     """
 
@@ -59,17 +60,34 @@ class Meter:
     def reading(self) -> Iterator[None]:
         """Counts what happens inside as one reading."""
         self._begin()
+        try:
+            with self.keeping():
+                yield
+        finally:
+            self._readings += 1
+
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """Counts the seconds inside as spent on the readings so far."""
         start = time.perf_counter()
         try:
             yield
         finally:
             self._seconds += time.perf_counter() - start
-            self._readings += 1
 
     def cost(self) -> Cost:
         """The cost so far."""
         since = 0.0 if self._start is None else time.perf_counter() - self._start
         return Cost(self._readings, self._skipped, self._seconds, since - self._seconds)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """With the seconds since the start in the start's place: each process's clock begins elsewhere."""
+        return self.__dict__ | {"_start": None if self._start is None else self._start - time.perf_counter()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= state
+        if self._start is not None:
+            self._start += time.perf_counter()
 
     def _begin(self) -> None:
         if self._start is None:

@@ -213,7 +213,8 @@ class Probe:
             for words in set(found) - self._warned:
                 self._warned.add(words)
                 warn(words, UserWarning)
-        self.history.append(reading)
+        with self._meter.keeping():
+            self.history.append(reading)
         return reading
 
     def is_due(self, step: int, *, since: int | None = None) -> bool:
