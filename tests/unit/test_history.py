@@ -7,6 +7,7 @@ import math
 import pickle
 import random
 import re
+import stat
 import warnings
 
 import pandas
@@ -281,6 +282,17 @@ def test_saved_and_loaded_it_is_the_same(tmp_path):
         (row.step, row.numbers, row.seconds) for row in history
     ]
     assert [path.name for path in tmp_path.iterdir()] == ["saved.jsonl"]
+
+
+def test_a_saved_file_keeps_its_permissions_and_a_link_its_target(tmp_path):
+    target, link = tmp_path / "target.jsonl", tmp_path / "link.jsonl"
+    target.touch()
+    target.chmod(0o640)
+    link.symlink_to(target)
+    filled().save(link)
+    assert link.is_symlink()
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+    assert History.load(target).steps == filled().steps
 
 
 @pytest.mark.parametrize("file", [None, "history.jsonl"])

@@ -1,6 +1,7 @@
 """What a probe has read so far: plain numbers by step, in memory and in a file that only grows."""
 
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
@@ -141,6 +142,8 @@ class History:
     def save(self, path: str | PathLike[str]) -> None:
         """Writes the history to a file of lines of JSON, as `History(path)` does, completely or not at all.
 
+        A file that is replaced keeps its permissions, and a link its target, whose content is replaced.
+
         Raises:
             DataError: if it cannot be written, or its name is that of a table in another format.
         """
@@ -149,9 +152,12 @@ class History:
             advice = f"Use to_pandas(), whose result has such methods as to_{TABLES[target.suffix]}."
             raise DataError("path", "a file for lines of JSON, such as run.jsonl", repr(str(path)), advice)
         try:
+            target = target.resolve() if target.is_symlink() else target
             part = target.with_name(f".{target.name}.part")
             try:
                 with part.open("wb") as file:
+                    if target.exists():
+                        part.chmod(stat.S_IMODE(target.stat().st_mode))
                     file.writelines(line_of(row) + b"\n" for row in self._merged.rows)
                     file.flush()
                     os.fsync(file.fileno())  # before the rename, which may reach the disk first
