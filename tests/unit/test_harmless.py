@@ -379,7 +379,7 @@ def state_of(model):
         "checkpoints": checkpoint._checkpoint_hook,
         "saved": torch._C._autograd._top_saved_tensors_default_hooks(True),
         "autocast": [torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")],
-        "attention": [enabled() for enabled in ATTENTION],
+        "attention": [enabled() for enabled in ATTENTION] + [torch.backends.mha.get_fastpath_enabled()],
         "random": [torch.get_rng_state().tolist(), random.getstate(), str(np.random.get_state())],
     }
 

@@ -35,6 +35,7 @@ def process_state(devices: Set[torch.device]) -> list[PutBack]:
         partial(without_modes, len(_get_current_dispatch_mode_stack())),
         partial(cached, parametrize._cache_enabled, parametrize._cache),
         partial(torch._C._set_cudnn_enabled, torch.backends.cudnn.enabled),
+        partial(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled()),
         *random_numbers(devices),
     ]
     found += [partial(switch, getattr(attention, f"{kernel}_sdp_enabled")()) for kernel, switch in KERNELS.items()]
