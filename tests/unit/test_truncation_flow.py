@@ -525,6 +525,28 @@ def test_a_single_place_and_a_target_close_to_it_keep_their_digits(number):
     torch.testing.assert_close(other.beta + points[0], orbit.beta, rtol=0, atol=1e-16)
 
 
+def tight(target, size):
+    """Three points of this size about the origin, where their map has its corner, and the flow to a target."""
+    cluster = size * torch.tensor([[1.0, -2.1], [-1.2, 1.3], [2.3, 0.9]], dtype=torch.float64)
+    flow = gnomon.TruncationFlow(cluster, torch.tensor(target, dtype=torch.float64))
+    return flow.flow(torch.zeros(2).double(), torch.eye(2).double(), torch.tensor([1.0, 4.0]).double())
+
+
+@pytest.mark.unchecked
+@pytest.mark.parametrize(("target", "size"), [((1.0, -0.3), 1e-6), ((1.0, -0.3), 1e-8), ((-1.0, 0.5), 1e-9)])
+def test_a_tight_cluster_far_from_its_target_flows_as_a_single_point(target, size):
+    """Up to its size."""
+    orbit, one = tight(target, size), tight(target, 0.0)
+    for name in ("beta", "rotation", "loss"):
+        torch.testing.assert_close(getattr(orbit, name), getattr(one, name), rtol=0, atol=3 * size)
+
+
+@pytest.mark.unchecked
+def test_tight_clusters_far_from_their_targets_lower_the_loss_in_several_layers():
+    points, labels, targets, beta, rotation = drawn(2, 2, 4, 0)
+    falls(1e-7 * points, labels, targets, 1e-7 * beta, rotation, TIMES[:4])
+
+
 def test_proposition_4_1_untruncated_rests_and_truncated_keeps_its_rotation():
     points, target, eye = torch.tensor([[1.0, 2.0], [2.0, 1.0]]).double(), torch.ones(2).double(), torch.eye(2).double()
     flow = gnomon.TruncationFlow(points, target)
@@ -615,6 +637,9 @@ def test_bad_input_is_named():
         flow.flow(beta, rotation, TIMES, rtol=0)
     with pytest.raises(ShapeError, match=r"TruncationFlow.flow\(times\): expected one axis, got shape \(1, 6\)"):
         flow.flow(beta, rotation, TIMES[None])
+    for far in (1e75, 1e160):
+        with pytest.raises(RangeError, match=r"expected points, targets, β up to 1e\+70 together, .* got \d.*e\+\d"):
+            gnomon.TruncationFlow(points, far * target).flow(beta, rotation, TIMES)
 
 
 @pytest.mark.bad_input

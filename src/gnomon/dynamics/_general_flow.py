@@ -102,14 +102,14 @@ class GeneralFlow:
             rotation: R of each layer at time 0, orthogonal; reflections are allowed.
             times: from 0 on, strictly increasing, the last above 0; unit: of gradient flow on `loss`.
             rtol: the integrator's relative tolerance; its absolute one is a hundredth of it, for β in units of the
-                largest initial height.
+                largest height of a point or a target at the start.
         Returns:
             The orbit; it rotates and shifts with the data. Two crossings of a surface within an eighth of a step are
             not detected.
         Raises:
             ShapeError: if β and R do not fit the points.
             RangeError: if an R is not orthogonal, or the times are not as described, or anything is NaN or infinite,
-                or heights R(x + β) at the start are beyond 1e70, or rtol is not from 1e-13 to 0.001.
+                or heights R(x + β) or R(ỹ + β) at the start are beyond 1e70, or rtol is not from 1e-13 to 0.001.
             ConvergenceError: if the integrator gives up, or needs more right-hand sides between two times than 20,000
                 and than 30 per layer, point and coordinate, or finds no continuation where many points meet at
                 surfaces, as those of a lattice may, or if points that slide leave their surfaces by rounding, as at a
@@ -130,7 +130,7 @@ class GeneralFlow:
     def velocity(self, coefficients: Coefficients) -> Callable[[State], State]:
         """The right-hand side for these coefficients, which are the diagonals of the matrices H.
 
-        For the integrator, as are `heights` and `places`: the β of its states are those of the shifted data.
+        For the integrator, as are `heights`, `scale` and `places`: the β of its states are those of the shifted data.
         """
         if len(coefficients) == 1:
             return self._clusters.velocity(coefficients[0])
@@ -156,6 +156,11 @@ class GeneralFlow:
         for layer, alpha, following in zip(state, coefficients, state[1:], strict=False):
             heights.append(_heights(following, _images(layer, alpha * heights[-1])))
         return np.array(heights)
+
+    def scale(self, state: State, coefficients: Coefficients) -> float:
+        """The largest height of a point or a target: β moves to minus targets, however tight the clusters are."""
+        of_targets = [_heights(layer, self._clusters.targets) for layer in state]
+        return float(max(np.abs(self.heights(state, coefficients)).max(), np.abs(of_targets).max()))
 
     def places(self, coefficients: Coefficients) -> Int[np.ndarray, "l n"]:
         """Points are in one place if they coincide, as do, behind a layer, all points that it truncates fully."""

@@ -80,7 +80,7 @@ class TruncationFlow(GeneralFlow):
             rotation: R at time 0, orthogonal; reflections are allowed.
             times: from 0 on, strictly increasing, the last above 0; unit: of gradient flow on `loss`.
             rtol: the integrator's relative tolerance; its absolute one is a hundredth of it, for β in units of the
-                largest initial height.
+                largest height of a point or a target at the start.
         Returns:
             The orbit, without axes of layers and clusters.
         Cost: for each event about twenty right-hand sides, O(q⁴) each, and as many passes over all points, O(n q²);

@@ -26,6 +26,10 @@ class PiecewiseSmoothFlow(Protocol):
         """The right-hand side for given coefficients; affine in each of them on its surface."""
         ...
 
+    def scale(self, state: State, coefficients: Coefficients) -> float:
+        """About the largest height between this state and the end: what tolerances are shares of."""
+        ...
+
     def places(self, coefficients: Coefficients) -> Int[np.ndarray, "l n"]:
         """Where each point is at the input of each layer: points of one number are in one place in every state."""
         ...

@@ -14,15 +14,15 @@ from gnomon.dynamics._integration import Evaluations
 from gnomon.errors import ConvergenceError, RangeError
 
 HIGHEST = 1e70
-"""The largest height allowed at the start."""
+"""The largest scale allowed."""
 REACH = 1e-12
-"""How far beyond a surface, as a share of the largest height, it counts as met: above rounding, below the errors."""
+"""How far beyond a surface, as a share of the scale, it counts as met: above rounding, below the errors."""
 OUT = 1e-7
 """How far outside 0 to 1 a sliding coefficient counts as out: above rounding; the velocity does not jump there."""
 TANGENCIES = 50
 """How often points may touch their surfaces in a row without any change before this counts as the end."""
 LEFT = 1e-9
-"""How far off their surface, as a share of the largest height, sliding points may be; errors decay to rounding."""
+"""How far off their surface, as a share of the scale, sliding points may be; errors decay to rounding."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Trajectory:
     After each step R is replaced by its polar factor; a step in which a surface is met ends there.
 
     Raises:
-        RangeError: if heights at the start are beyond 1e70.
+        RangeError: if the flow's scale is beyond 1e70.
         ConvergenceError: here and in each step, if no continuation is found, or the integrator gives up.
     """
 
@@ -52,15 +52,15 @@ class Trajectory:
         self.events: list[tuple[float, int, int, int, float]] = []
         self._flow, self._rtol, self._evaluations = flow, rtol, Evaluations(coefficients.size)
         self._width, self._touches, self._dissipated = 0.0, 0, np.zeros(2)
-        self._field = SlidingField(flow, coefficients, self.sliding)
-        self._scale = float(np.abs(flow.heights(state, coefficients)).max()) or 1.0
+        self._scale = flow.scale(state, coefficients) or 1.0
         if not self._scale <= HIGHEST:
             raise RangeError(
                 "beta",
-                f"points and β of sizes up to {HIGHEST:.0e} together, as squared speeds grow with their fourth power",
+                f"points, targets, β up to {HIGHEST:.0e} together, as squared speeds grow with their fourth power",
                 f"{self._scale:.3g}",
                 "Rescale them.",
             )
+        self._field = SlidingField(flow, coefficients, self.sliding)
         self._switch()
 
     def snapshot(self) -> Snapshot:
@@ -122,7 +122,7 @@ class Trajectory:
         return self._field.coefficients(state, self.coefficients)
 
     def _margins(self, state: State) -> Coefficients:
-        """How far each point is from an event, as a share of the largest height; below 0 beyond the surface.
+        """How far each point is from an event, as a share of the scale; below 0 beyond the surface.
 
         Where it slides, how far its coefficient is from 0 and 1.
         """
