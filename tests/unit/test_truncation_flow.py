@@ -299,6 +299,12 @@ def test_a_margin_that_is_back_at_the_node_is_seen_where_another_ends():
     np.testing.assert_allclose(found, 0.05, rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize(("first", "wanted"), [(1e-13, 0.11), (2e-12, 0.2)])
+def test_a_margin_no_farther_from_0_than_the_bound_ends_the_search_at_the_bound(first, wanted):
+    found = first_event(lambda time: np.full((1, 1, 1), first - 1e-11 * time), np.full((1, 1, 1), -1e-12), 0.0, 8.0)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6)
+
+
 def test_a_margin_that_is_rounding_before_it_falls_ends_the_search():
     """SciPy's hundred iterations are two too few for this one, as for a flow of 600 points."""
     at = 4.6795973486021135e-06
@@ -532,8 +538,12 @@ def tight(target, size):
     return flow.flow(torch.zeros(2).double(), torch.eye(2).double(), torch.tensor([1.0, 4.0]).double())
 
 
+SLOW = ((-1.0, 0.5), 1e-7)
+"""A point leaves its surface at 1e-14 of the largest speed, since the coefficient to slide with is 1 but for 1e-14."""
+
+
 @pytest.mark.unchecked
-@pytest.mark.parametrize(("target", "size"), [((1.0, -0.3), 1e-6), ((1.0, -0.3), 1e-8), ((-1.0, 0.5), 1e-9)])
+@pytest.mark.parametrize(("target", "size"), [((1.0, -0.3), 1e-6), ((1.0, -0.3), 1e-8), ((-1.0, 0.5), 1e-9), SLOW])
 def test_a_tight_cluster_far_from_its_target_flows_as_a_single_point(target, size):
     """Up to its size."""
     orbit, one = tight(target, size), tight(target, 0.0)

@@ -62,14 +62,17 @@ class SwitchingEvents:
 def first_event(
     margins: Callable[[float], Coefficients], bounds: Coefficients, now: float, until: float
 ) -> float | None:
-    """When a margin first falls below its bound, up to `until`: at 0 if it was above 0 before, else at the bound."""
+    """When a margin first falls below its bound, up to `until`: at 0, or at the bound if it began as near to 0 as that.
+
+    Otherwise a point that leaves its surface too slowly to tell from rounding would meet it again at once, without end.
+    """
 
     def least(time: float, surfaces: Bool[np.ndarray, "l n q"], bounds: Coefficients | float) -> float:
         return float((margins(time) - bounds)[surfaces].min())
 
     def between(before: float, after: float) -> float:
         beyond = margins(after) < bounds
-        at = 0.0 if least(before, beyond, 0.0) > 0 else bounds
+        at = 0.0 if least(before, beyond, -bounds) > 0 else bounds
         event = float(brentq(least, before, after, args=(beyond, at), xtol=1e-15 * after, maxiter=ITERATIONS))
         # A margin that is above its bound again afterwards may be below it there.
         return between(before, event) if event < after and (margins(event) < bounds).any() else event
