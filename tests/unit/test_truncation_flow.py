@@ -305,6 +305,14 @@ def test_a_margin_no_farther_from_0_than_the_bound_ends_the_search_at_the_bound(
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6)
 
 
+def test_a_surface_that_was_passed_before_the_search_is_an_error():
+    bounds = np.full((1, 1, 1), -1e-12)
+    with pytest.raises(
+        ConvergenceError, match=r"surfaces ahead at time 0\.0, got one passed by 2\.0e-12 before\. Move"
+    ):
+        first_event(lambda time: 2 * bounds - time, bounds, 0.0, 1.0)
+
+
 def test_a_margin_that_is_rounding_before_it_falls_ends_the_search():
     """SciPy's hundred iterations are two too few for this one, as for a flow of 600 points."""
     at = 4.6795973486021135e-06

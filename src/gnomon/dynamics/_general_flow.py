@@ -112,8 +112,8 @@ class GeneralFlow:
                 or heights R(x + β) or R(ỹ + β) at the start are beyond 1e70, or rtol is not from 1e-13 to 0.001.
             ConvergenceError: if the integrator gives up, or needs more right-hand sides between two times than 20,000
                 and than 30 per layer, point and coordinate, or finds no continuation where many points meet at
-                surfaces, as those of a lattice may, or if points that slide leave their surfaces by rounding, as at a
-                large rtol.
+                surfaces, as those of a lattice may, or if rounding takes points past surfaces, or off those that they
+                slide along, as at a large rtol.
         Cost: for each event about fifty forward and backward passes, O(l n q²) each. With one layer, points enter
             through the clusters' moments: about twenty right-hand sides, O(k q² + q⁴) each, and as many passes over all
             points, O(n q²); once, at the start, O(n q³).

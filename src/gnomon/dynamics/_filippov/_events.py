@@ -21,6 +21,7 @@ from gnomon.dynamics._filippov._system import (
     replaced,
     surfaces_touched,
 )
+from gnomon.errors import ConvergenceError
 
 NODES = 8
 """At how many times in a step the surfaces are checked."""
@@ -65,14 +66,24 @@ def first_event(
     """When a margin first falls below its bound, up to `until`: at 0, or at the bound if it began as near to 0 as that.
 
     Otherwise a point that leaves its surface too slowly to tell from rounding would meet it again at once, without end.
+
+    Raises:
+        ConvergenceError: if it is below its bound from the start.
     """
 
-    def least(time: float, surfaces: Bool[np.ndarray, "l n q"], bounds: Coefficients | float) -> float:
-        return float((margins(time) - bounds)[surfaces].min())
+    def least(time: float, surfaces: Bool[np.ndarray, "l n q"], at: Coefficients | float) -> float:
+        return float((margins(time) - at)[surfaces].min())
 
     def between(before: float, after: float) -> float:
-        beyond = margins(after) < bounds
-        at = 0.0 if least(before, beyond, -bounds) > 0 else bounds
+        first, beyond = margins(before), margins(after) < bounds
+        if (first < bounds)[beyond].any():
+            raise ConvergenceError(
+                "times",
+                f"surfaces ahead at time {before}",
+                f"one passed by {-first[beyond].min():.1e} before",
+                "Move the points or the start slightly.",
+            )
+        at = 0.0 if (first + bounds)[beyond].min() > 0 else bounds
         event = float(brentq(least, before, after, args=(beyond, at), xtol=1e-15 * after, maxiter=ITERATIONS))
         # A margin that is above its bound again afterwards may be below it there.
         return between(before, event) if event < after and (margins(event) < bounds).any() else event
