@@ -114,9 +114,10 @@ class GeneralFlow:
                 and than 30 per layer, point and coordinate, or finds no continuation where many points meet at
                 surfaces, as those of a lattice may, or if rounding takes points past surfaces, or off those that they
                 slide along, as at a large rtol.
-        Cost: for each event about fifty forward and backward passes, O(l n q²) each. With one layer, points enter
-            through the clusters' moments: about twenty right-hand sides, O(k q² + q⁴) each, and as many passes over all
-            points, O(n q²); once, at the start, O(n q³).
+        Cost: for each step, which an event ends, about thirty forward and backward passes, O(l n q²) each; while m
+            surfaces are slid along, 45 to 110 times m + 1. With one layer, points enter through the clusters' moments:
+            25 to 50 right-hand sides, O(k q² + q⁴) each, and 15 to 40 passes over all points, O(n q²), both 40 to 65
+            times m + 1 while points slide; once, at the start, O(n q³).
         """
         return self._flow(beta, rotation, times, rtol)
 

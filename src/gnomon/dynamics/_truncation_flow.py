@@ -83,8 +83,8 @@ class TruncationFlow(GeneralFlow):
                 largest height of a point or a target at the start.
         Returns:
             The orbit, without axes of layers and clusters.
-        Cost: for each event about twenty right-hand sides, O(q⁴) each, and as many passes over all points, O(n q²);
-            once, at the start, O(n q³).
+        Cost: for each step, which an event ends, 25 to 50 right-hand sides, O(q⁴) each, and 15 to 40 passes over all
+            points, O(n q²); both 40 to 65 times m + 1 while m surfaces are slid along; once, at the start, O(n q³).
         """
         orbit = self._flow(beta[None], rotation[None], times, rtol)
         beta, rotation, truncated = orbit.beta[:, 0], orbit.rotation[:, 0], orbit.truncated[:, 0, 0]
