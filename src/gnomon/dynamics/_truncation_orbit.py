@@ -26,8 +26,9 @@ class TruncationOrbit:
         events: what happened at the discontinuity surfaces up to the last time.
         collapse: (), the time $s_1$ from which on a single map permanently truncates all points in all coordinates;
             infinite if this is not so at the last time, or if there are several maps.
-        equilibrium: "untruncated" if in the end no point is truncated and nothing moves; "truncated" if all are,
-            permanently, so that R stays fixed and β decays to minus the targets' mean; otherwise None.
+        equilibrium: "untruncated" if in the end no point is truncated and nothing moves; "truncated" if a single map
+            truncates all points, permanently, so that R stays fixed and β decays to minus the targets' mean; otherwise
+            None, as where one of several maps truncates all.
     """
 
     times: Float[Tensor, "t"]
