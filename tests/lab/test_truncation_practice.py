@@ -8,8 +8,17 @@ import torch
 
 import gnomon
 from gnomon.errors import RangeError
+from gnomon_lab.papers.effective_flow._shared import collapsed_network
 from gnomon_lab.papers.own.truncation_practice import descents
-from gnomon_lab.papers.own.truncation_practice.descents import ADAPTED, CUMULATIVE, EFFECTIVE, RUNGS, TRAINING, Affine
+from gnomon_lab.papers.own.truncation_practice.descents import (
+    ADAPTED,
+    CUMULATIVE,
+    EFFECTIVE,
+    HEAD,
+    RUNGS,
+    TRAINING,
+    Affine,
+)
 from gnomon_lab.papers.own.truncation_practice.page import FOLLOWED, claims, figures, of, summary, table
 from gnomon_lab.papers.own.truncation_practice.run import RESTS, SMALL, Config, run
 from tests.drawn import normal
@@ -125,6 +134,23 @@ def test_with_zero_biases_training_moves_the_cumulative_biases_by_the_lesser_of_
     number = torch.arange(1, 4)
     metric = torch.minimum(number[:, None], number).double()
     torch.testing.assert_close(found, -(metric @ gradient)[:2])
+
+
+@pytest.mark.parametrize(("layers", "wanted"), [(2, (0, 0, 0)), (3, (0.0766, 0.223, 0.125))])
+def test_cumulative_weights_of_collapsed_classes_rest_in_training_up_to_the_second(monkeypatch, layers, wanted):
+    """(8.4), docs/errata: a class that one layer cuts to a point is above 0 two layers later."""
+    monkeypatch.setattr(descents, "LAYERS", layers)
+    for seed, fastest in enumerate(wanted):
+        net = collapsed_network(layers, 3.0, 1.0, torch.Generator().manual_seed(seed))
+        weight = torch.cat([net.layers, net.start[:1]])
+        bias = torch.cat([net.start[1].mT, torch.zeros(1, layers).double()])
+        labels = torch.cat([torch.full((len(points),), k) for k, points in enumerate(net.clusters)])
+        case = descents.Start(torch.cat(list(net.clusters)), labels, Affine(weight, bias))
+        still, *found = (descents.velocities(rung, case)["weight_velocity"] for rung in (CUMULATIVE, HEAD, TRAINING))
+        np.testing.assert_allclose(still, 0, atol=1e-13)
+        for moving in found:
+            np.testing.assert_array_equal(moving[:2], 0)
+            np.testing.assert_allclose(np.abs(moving).max(), fastest, rtol=5e-3)
 
 
 def test_clusters_are_what_their_names_say():

@@ -202,7 +202,7 @@ def claims(seeds: Seeds) -> list[Claim]:
                 "abstract and section 1", NOTHING, left(rung)) for rung in (EFFECTIVE, TRAINING)),
         claim("training, nothing truncated: the cumulative weights and biases rest: fastest entry at s = 0",
               "(9.6), of the standard loss", EXACT, moves("untruncated", "weight", "beta")),
-        claim("training, clusters collapsed: the cumulative weights rest: fastest entry at s = 0",
+        claim("training of two layers, clusters collapsed: the cumulative weights rest: fastest entry at s = 0",
               "(8.4), of the standard loss", EXACT, moves("collapsed", "weight")),
     ]  # fmt: skip
 
