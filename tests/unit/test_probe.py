@@ -216,6 +216,64 @@ def test_a_distributed_network_is_read_by_one_process(tmp_path):
     on_processes(3, "from gnomon import Probe, centroid_alignment, effective_rank, every, nc1", DISTRIBUTED, tmp_path)
 
 
+BACKWARD = """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.end = torch.nn.LSTM(4, 5, batch_first=True), torch.nn.Linear(5, 3)
+        self.mix, self.again = torch.nn.Linear(5, 5), torch.nn.Linear(5, 5)
+        self.again.weight = self.mix.weight
+
+    def forward(self, x):
+        return self.end(self.again(self.mix(self.lstm(x[:, None])[0][:, 0]).tanh()))
+
+x, labels = torch.randn(12, 4, generator=torch.Generator().manual_seed(1)), torch.arange(12) % 3
+loss = torch.nn.functional.cross_entropy
+
+def sharpness(model, x, labels):
+    before = [None if each.grad is None else each.grad.clone() for each in model.parameters()]
+    with torch.enable_grad():
+        loss(model(x), labels).backward()
+    added = [each.grad - (0 if old is None else old) for each, old in zip(model.parameters(), before, strict=True)]
+    model.end.weight.data.mul_(2)
+    return torch.stack([each.norm() for each in added])
+
+def trained(read, wrap):
+    torch.manual_seed(0)
+    net = Net()
+    model, seen = wrap(net), []
+    names = [(name, id(each)) for name, each in net.named_parameters(remove_duplicate=False)]
+    probe = Probe(net, (x, labels), [sharpness]) if read and rank == 0 else None
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for step in range(3):
+        mine = loss(model(x[rank::world]), labels[rank::world])
+        first = probe and probe.read()  # while the reduction waits for this backward pass
+        mine.backward()
+        second = probe and probe.read()
+        seen += [each.detach().clone() for parameter in net.parameters() for each in (parameter.grad, parameter)]
+        if probe:
+            expected = torch.autograd.grad(loss(net(x), labels), [*net.parameters()])
+            for reading in (first, second):
+                assert_close(reading.values["sharpness"], torch.stack([each.norm() for each in expected]))
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=step == 0)
+    assert names == [(name, id(each)) for name, each in net.named_parameters(remove_duplicate=False)]
+    return seen
+
+for settings in ({}, {"gradient_as_bucket_view": True}, {"static_graph": True}, {"find_unused_parameters": True}):
+    wrap = partial(torch.nn.parallel.DistributedDataParallel, **settings)
+    for number, without in zip(trained(True, wrap), trained(False, wrap), strict=True):
+        assert_close(number, without, rtol=0, atol=0)
+"""
+
+
+@pytest.mark.unchecked
+def test_a_users_function_that_goes_backward_leaves_the_reduction_to_training(tmp_path):
+    """Also where only the network inside the wrapper is known, as Accelerate hands it out."""
+    imports = "from functools import partial\nfrom torch.testing import assert_close\nfrom gnomon import Probe"
+    on_processes(2, imports, BACKWARD, tmp_path)
+
+
 @pytest.mark.parametrize("name", BUILDERS)
 def test_training_is_the_same_with_and_without(name):
     """Bit for bit: parameters, buffers, modes, gradients, what asks for them, the optimizer and the random stream."""

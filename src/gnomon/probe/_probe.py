@@ -28,7 +28,7 @@ from gnomon.probe._schedule import Schedule, every, whole_step
 from gnomon.probe._sequences import of_several, several
 from gnomon.probe._sharding import agreed, whole
 from gnomon.probe._splits import QuantitiesBySplit, at_split, by_split, check_names, docstrings_of, names_of, of_splits
-from gnomon.probe._wrapped import check_shapes, device_of, unwrapped
+from gnomon.probe._wrapped import check_shapes, device_of, take_from_training, unwrapped
 
 T = TypeVar("T")
 
@@ -281,11 +281,16 @@ class Probe:
         """What `look` returns, called as for a reading: with the complete network, which outputs what is read of it."""
         positions = at_positions(self.model, self.positions)
 
+        def alone() -> T:
+            if any(each.hands_out_network for each in self._plans.values()):
+                take_from_training(self.model)
+            return look()
+
         def looked() -> T:
             if self.rtol > 0 and self._settled < self._plans.keys():
                 in_eval_mode(self.model, positions(self._settle), self._written)
             streams = [put_back for samples in self._samples.values() for put_back in samples.streams()]
-            return in_eval_mode(self.model, positions(look), self._written, streams)[0]
+            return in_eval_mode(self.model, positions(alone), self._written, streams)[0]
 
         return whole(self.model, looked)
 

@@ -1,8 +1,10 @@
 """Networks inside wrappers that compile them or run them on several devices; where they are; those without shapes."""
 
+import copy
 from itertools import chain
 
 import torch
+import torch.distributed
 from torch import nn
 from torch.nn.parameter import is_lazy
 
@@ -18,6 +20,31 @@ def unwrapped(model: nn.Module) -> nn.Module:
             model = model.get_submodule("_orig_mod")
         else:
             return model
+
+
+def take_from_training(model: nn.Module) -> None:
+    """In a process group, puts others with the same memory in the place of the trained parameters, and leaves them.
+
+    DistributedDataParallel, of which nothing on a network tells, takes any gradient that is added to the trained ones
+    for training's, and reduces it once per pass: training's own, which come next, are then not reduced.
+    """
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return
+    twins: dict[int, nn.Parameter] = {}
+    for module in model.modules():
+        for name, parameter in [*module._parameters.items()]:
+            if parameter is not None and parameter.requires_grad:
+                if id(parameter) not in twins:
+                    twins[id(parameter)] = twin(parameter)
+                setattr(module, name, twins[id(parameter)])
+
+
+def twin(parameter: nn.Parameter) -> nn.Parameter:
+    """A parameter with the same memory, gradient and hooks, of which autograd knows nothing."""
+    with torch.inference_mode(False):
+        other = copy.copy(parameter)
+    other.grad, other._backward_hooks = parameter.grad, parameter._backward_hooks
+    return other
 
 
 def device_of(model: nn.Module) -> torch.device | None:
