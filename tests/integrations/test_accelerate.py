@@ -4,9 +4,10 @@ import pytest
 import torch
 from accelerate import Accelerator, debug_launcher
 from accelerate.utils import DataLoaderConfiguration
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from gnomon import Probe, accuracy, every, jacobian_norm
+from gnomon.errors import RangeError
 from tests.integrations.plain_loop import (
     BATCH,
     EPOCHS,
@@ -97,7 +98,7 @@ def train_and_read_its_loader(probed, seedable, workers):
                 optimizer.step()
                 optimizer.zero_grad()
             if probe:
-                assert probe.read(steps).values["train/accuracy"].shape == (40,)
+                assert probe.read(steps).values["train/accuracy"].shape == (40 // accelerator.num_processes,)
             steps += accelerator.sync_gradients
         counted.append((steps, loader.iteration))
     return [*model.state_dict().values(), torch.rand(1)], counted
@@ -111,6 +112,31 @@ def test_the_prepared_loader_that_trains_may_be_read(seedable, workers):
     )
     assert counted == expected == [(3, 1), (6, 2), (9, 3)]
     assert_same(ours, theirs)
+
+
+class Endless(IterableDataset):
+    """Samples one after the other, which Accelerate has the first process hand out."""
+
+    def __iter__(self):
+        while True:
+            yield from zip(X, LABELS, strict=True)
+
+
+def _read_by_the_first():
+    first = torch.distributed.get_rank() == 0
+    (ours, counted), (theirs, expected) = (
+        train_and_read_its_loader(probed and first, seedable=False, workers=0) for probed in (True, False)
+    )
+    assert counted == expected
+    assert_same(ours, theirs)
+    handed_out = Accelerator(cpu=True).prepare(DataLoader(Endless(), 4))
+    with pytest.raises(RangeError, match=r"got a DataLoaderDispatcher, which hands them out\. Pass the loader as"):
+        Probe(network(), handed_out, [accuracy])
+
+
+def test_one_process_may_read_a_prepared_loader_alone():
+    """One that shuffles, whose order the processes agree on as they begin to train with it."""
+    debug_launcher(_read_by_the_first, num_processes=2)
 
 
 def _train_on_each(folder):

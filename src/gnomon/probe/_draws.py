@@ -112,11 +112,20 @@ class NoGradientState:
 
 
 def beside_training(batches: Iterable[Any]) -> Iterable[Any]:
-    """The same batches, which may be iterated while training is in the middle of them."""
+    """The same batches, which may be iterated while training is in the middle of them, and by one process alone.
+
+    Raises:
+        RangeError: if one process hands each batch out to all.
+    """
     if hasattr(batches, "gradient_state") and hasattr(batches, "base_dataloader"):  # that Accelerate has prepared
+        if hasattr(batches, "slice_fn") and hasattr(batches, "state") and batches.state.num_processes > 1:
+            expected, got = "batches that each process makes", f"a {type(batches).__name__}, which hands them out"
+            raise RangeError("data", expected, got, "Pass the loader as it was before Accelerate prepared it.")
         own = object.__new__(type(batches))
         base = beside_training(batches.base_dataloader)
-        vars(own).update(vars(batches) | {"gradient_state": NoGradientState(), "base_dataloader": base})
+        # The first process tells the others the state of the generators named in `rng_types`.
+        apart = {"gradient_state": NoGradientState(), "base_dataloader": base, "rng_types": None}
+        vars(own).update(vars(batches) | apart)
         return own
     if isinstance(batches, DataLoader) and batches.persistent_workers:
         own = copy.copy(batches)
