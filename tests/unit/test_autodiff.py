@@ -173,6 +173,33 @@ def test_running_statistics_are_not_moved_by_a_measure():
     assert gnomon.input_jacobian(model.eval(), x).shape == (3, 2, 1, 4, 4)
 
 
+class Spare(nn.Module):
+    """A network with a layer that mixes samples, which a pass calls or not."""
+
+    def __init__(self, called):
+        super().__init__()
+        self.called, self.linear, self.spare = called, nn.Linear(3, 2), nn.BatchNorm1d(2, track_running_stats=False)
+
+    def forward(self, x):
+        return self.spare(self.linear(x)) if self.called else self.linear(x)
+
+
+def test_a_layer_that_mixes_samples_is_refused_where_a_pass_calls_it():
+    unused, used = (Spare(called).double().eval() for called in (False, True))
+    x = torch.randn(5, 3, dtype=torch.float64)
+
+    def probed(model, x):
+        return gnomon.Probe(model, x, {"all": lambda jacobian: jacobian}).read().values["all"]
+
+    for read in (gnomon.input_jacobian, probed):
+        torch.testing.assert_close(read(unused, x), unused.linear.weight.detach().expand(5, 2, 3))
+        with pytest.raises(
+            UnsupportedModuleError, match=r"BatchNorm1d 'spare' normalising by the batch\. It keeps no running"
+        ):
+            read(used, x)
+    assert not used.spare._forward_pre_hooks
+
+
 @pytest.mark.parametrize("normed", [nn.utils.spectral_norm, nn.utils.parametrizations.spectral_norm])
 def test_a_power_iteration_is_not_moved_by_a_measure(normed):
     model, x = nn.Sequential(normed(nn.Linear(3, 4)), nn.ReLU(), nn.Linear(4, 2)), torch.randn(5, 3)

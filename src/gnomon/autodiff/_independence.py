@@ -2,7 +2,8 @@
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from itertools import chain
 
 import torch
@@ -79,7 +80,8 @@ def require_independent_samples(model: Model, x: Shaped[Tensor, "n *d"]) -> bool
     require_fixed_statistics(model)
     own, other = two_kinds(x)
     try:
-        (first, drawn), (second, _) = (beside(model, own, neighbour) for neighbour in (other, own))
+        with no_calls_of_mixing(model):
+            (first, drawn), (second, _) = (beside(model, own, neighbour) for neighbour in (other, own))
     except (GnomonError, torch.OutOfMemoryError):
         raise
     except Exception as error:  # whatever the user's network raises
@@ -109,25 +111,37 @@ def apart(one: Shaped[Tensor, "c"], other: Shaped[Tensor, "c"]) -> Shaped[Tensor
 
 
 def require_fixed_statistics(model: Model) -> None:
-    """Raises UnsupportedModuleError if a normalisation is one of the batch, or is changed by a forward pass.
+    """Raises UnsupportedModuleError if a forward pass may change a normalisation.
 
-    A BatchNorm that uses the statistics of the batch has no Jacobian per sample; an InstanceNorm and a spectral norm in
-    training mode have, but move their running statistics and their power iteration.
+    In training mode a BatchNorm uses the statistics of the batch, and has no Jacobian per sample; an InstanceNorm and a
+    spectral norm have, but move their running statistics and their power iteration. In eval mode what matters is
+    whether a pass calls a BatchNorm that keeps no statistics: see `require_independent_samples`.
     """
-    if not isinstance(model, nn.Module):
-        return
-    for name, module in model.named_modules():
-        advice = "Call model.eval() first."
-        if uses_batch_statistics(module):
-            expected, what = "samples that do not mix", "normalising by the batch"
-            if not module.training:
-                advice = "It keeps no running statistics: build it with track_running_stats=True."
-        elif moving := moved_by_a_pass(module):
-            expected, what = "a network that a forward pass leaves as it is", f"moving its {moving}"
-        else:
-            continue
-        got = f"{type(module).__name__} '{name}' {what}"
-        raise UnsupportedModuleError("model", expected, got, advice)
+    for name, module in model.named_modules() if isinstance(model, nn.Module) else ():
+        if module.training and uses_batch_statistics(module):
+            refuse_mixing(name, "Call model.eval() first.", module)
+        if moving := moved_by_a_pass(module):
+            expected = "a network that a forward pass leaves as it is"
+            got = f"{type(module).__name__} '{name}' moving its {moving}"
+            raise UnsupportedModuleError("model", expected, got, "Call model.eval() first.")
+
+
+@contextmanager
+def no_calls_of_mixing(model: Model) -> Iterator[None]:
+    """Inside, a BatchNorm of this network that keeps no running statistics is an error before it runs."""
+    advice = "It keeps no running statistics: build it with track_running_stats=True."
+    with ExitStack() as hooks:
+        for name, module in model.named_modules() if isinstance(model, nn.Module) else ():
+            if uses_batch_statistics(module):
+                hook = module.register_forward_pre_hook(partial(refuse_mixing, name, advice))
+                hooks.callback(hook.remove)
+        yield
+
+
+def refuse_mixing(name: str, advice: str, module: nn.Module, _: object = None) -> None:
+    """Raises UnsupportedModuleError about a layer that normalises by the batch."""
+    got = f"{type(module).__name__} '{name}' normalising by the batch"
+    raise UnsupportedModuleError("model", "samples that do not mix", got, advice)
 
 
 @contextmanager
