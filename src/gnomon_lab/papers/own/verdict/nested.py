@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
@@ -122,7 +123,9 @@ class Ranges:
 
     Attributes:
         edges: of the bins, between the lowest and the highest.
-        low, high: quantiles of the rises in each.
+        low: a quantile of the rises in each.
+        high: another, fitted by quantiles that do not fall where the probability rises. The lower one is that of
+            networks in which nothing happens at both ends, and below it in between, so that it is left as it is.
     """
 
     edges: Float[np.ndarray, "b"]
@@ -134,9 +137,10 @@ class Ranges:
         """From the rises that followed: conformal prediction in bins."""
         edges = np.quantile(predicted, np.arange(1, BINS) / BINS)
         bins = np.searchsorted(edges, predicted, side="right")
-        quantiles = [np.quantile(rise[bins == each], (outside / 2, 1 - outside / 2)) for each in np.unique(bins)]
-        low, high = np.array(quantiles).T
-        return Ranges(edges[np.unique(bins)[1:] - 1], low, high)
+        kept, moments = np.unique(bins, return_counts=True)
+        low, high = np.array([np.quantile(rise[bins == each], (outside / 2, 1 - outside / 2)) for each in kept]).T
+        rising = IsotonicRegression().fit_transform(kept, high, sample_weight=moments)
+        return Ranges(edges[kept[1:] - 1], low, rising)
 
     def at(self, predicted: Probabilities) -> tuple[Float[np.ndarray, "m"], Float[np.ndarray, "m"]]:
         """The range for each probability."""
