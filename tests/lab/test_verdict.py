@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
-from sklearn.metrics import brier_score_loss
+from sklearn.metrics import brier_score_loss, roc_auc_score
 
 from gnomon.errors import DataError
 from gnomon.history import Corpus, traits
@@ -19,10 +19,10 @@ from gnomon_lab.papers.own._watched import read_corpus, watched
 from gnomon_lab.papers.own.verdict import run as judging
 from gnomon_lab.papers.own.verdict.models import BOOSTED, RUNS, booster, boosting, logistic, nearest, similar
 from gnomon_lab.papers.own.verdict.moments import CORE, VALIDATION, moments
-from gnomon_lab.papers.own.verdict.nested import BINS, Ranges, chosen, nested, platt, standard
+from gnomon_lab.papers.own.verdict.nested import BINS, HeldOutPredictions, Ranges, chosen, nested, platt, standard
 from gnomon_lab.papers.own.verdict.page import ADDED, ADDED_RIVALS, claims, figures, over_families, summary, table
-from gnomon_lab.papers.own.verdict.run import Config, corpus_at, ready, rules_of
-from gnomon_lab.papers.own.verdict.scores import Scored
+from gnomon_lab.papers.own.verdict.run import Config, corpus_at, ready, rules_of, told
+from gnomon_lab.papers.own.verdict.scores import Scored, scores
 from gnomon_lab.papers.own.verdict.shipped import shipped
 from gnomon_lab.papers.own.verdict.stopping import ended, improbable, settles
 from gnomon_lab.runs import Run, by_arm
@@ -168,6 +168,23 @@ def test_ranges_are_quantiles_by_probability():
     np.testing.assert_allclose(both, [[0.0, 0.4], [0.0, 0.4]])
 
 
+def test_a_range_reaches_no_less_high_at_a_higher_probability():
+    """Where a bin's quantile is below one before it, both have their mean, weighted by their moments."""
+    rises = np.repeat([0.0, 0.3, 0.1, 0.2, 0.5], 4 * 30)  # four of twenty bins each
+    predicted = np.linspace(0, 1, len(rises))
+    ranges = Ranges.of(predicted, rises)
+    np.testing.assert_allclose(ranges.high, np.repeat([0.0, 0.2, 0.5], [4, 12, 4]), atol=1e-12)
+    np.testing.assert_allclose(ranges.low, np.repeat([0.0, 0.3, 0.1, 0.2, 0.5], 4), atol=1e-12)
+    tied = Ranges.of(np.repeat([0.2, 0.4, 0.7], [60, 20, 20]), np.repeat([0.1, 0.3, 0.0], [60, 20, 20]))
+    np.testing.assert_allclose(tied.high, [0.1, 0.15, 0.15], atol=1e-12)
+
+
+def test_what_ships_reaches_no_less_high_at_a_higher_probability():
+    for model in (shipped_corpus().alone, shipped_corpus().with_validation):
+        highest = [model.range(probability)[1] for probability in np.linspace(0, 1, 1000)]
+        np.testing.assert_array_equal(highest, np.maximum.accumulate(highest))
+
+
 def test_what_is_left_out_is_predicted_by_the_others_alone(judged):
     data, group = judged.data.of(["parameter_norm"]), judged.group("families")
     predicted = nested(data, data.rises, group, {"nearest runs": nearest})
@@ -204,6 +221,94 @@ def test_brier_score_and_calibration_error_are_the_plainest(judged):
     value, drawn = scored.auroc(data.rises.astype(float))
     assert value == 1
     np.testing.assert_array_equal(drawn, 1)
+
+
+def test_each_family_and_always_the_base_rate_are_scored_by_the_plainest_loop(judged):
+    """The base rate is that of the other groups, of which a kind of data may hold two families."""
+    data, random, group = judged.data, np.random.default_rng(2), judged.group("kinds")
+    scored = Scored(data, data.rises, judged.family, judged.draws, data.fitted)
+    given, low = random.random(len(data.known)), random.normal(-0.1, 0.1, len(data.known))
+    predicted = HeldOutPredictions(given, low, low + 0.2, given > 0.1, np.empty((0, len(given))), {})
+    found = scores(scored, predicted, group)
+    rows = np.flatnonzero(data.known & data.fitted)
+    base = [data.rises[rows[group[rows] != group[row]]].mean() for row in rows]
+    above = np.array(
+        [(base[i] - data.rises[row]) ** 2 - (given[row] - data.rises[row]) ** 2 for i, row in enumerate(rows)]
+    )
+    np.testing.assert_allclose(found["base_rate"]["brier"], np.mean((base - data.rises[rows]) ** 2))
+    np.testing.assert_allclose(found["base_rate"]["above"]["value"], above.mean())
+    np.testing.assert_allclose(found["auroc_together"], roc_auc_score(data.rises[rows], given[rows]))
+    assert set(found["in_family"]) == set(FAMILIES)
+    for name, one in found["in_family"].items():
+        own = rows[judged.family[data.network[rows]] == name]
+        held = [low[row] <= data.rise[row] <= low[row] + 0.2 for row in own]
+        weights = judged.draws[name][:, np.searchsorted(np.flatnonzero(judged.family == name), data.network[own])]
+        drawn = (weights * (given[own] - data.rises[own])).sum(1) / weights.sum(1)
+        expected = {
+            "given": given[own].mean(),
+            "came": data.rises[own].mean(),
+            "base_rate": np.mean([base[i] for i, row in enumerate(rows) if row in own]),
+            "off": given[own].mean() - data.rises[own].mean(),
+            "above": above[np.isin(rows, own)].mean(),
+            "covered": np.mean(held),
+        }
+        for each, value in expected.items():
+            np.testing.assert_allclose(one[each]["value"] if isinstance(one[each], dict) else one[each], value)
+        np.testing.assert_allclose([one["off"]["low"], one["off"]["high"]], np.quantile(drawn, [0.025, 0.975]))
+
+
+def test_what_is_said_is_counted_with_how_often_a_rise_came(judged):
+    data, random = judged.data, np.random.default_rng(3)
+    given = random.random(len(data.known))
+    predicted = HeldOutPredictions(given, given, given, random.random(len(given)) > 0.3, np.empty((0, len(given))), {})
+    found = told(judged, predicted, 0.2)
+    rows = [row for row in range(len(given)) if data.known[row] and data.fitted[row] and predicted.answered[row]]
+    bands = {
+        "generalising": (0.5, 2),
+        "generalising, given 60% or more": (0.6, 2),
+        "still changing": (0.2, 0.5),
+        "at rest": (0, 0.2),
+    }
+    assert [one["says"] for one in found["words"]] == list(bands)
+    for one, (low, high) in zip(found["words"], bands.values(), strict=True):
+        there = [row for row in rows if low <= given[row] < high]
+        assert (one["moments"], one["networks"]) == (len(there), len({int(data.network[row]) for row in there}))
+        np.testing.assert_allclose(
+            (one["given"], one["came"]["value"]), (given[there].mean(), data.rises[there].mean())
+        )
+    will = {
+        which
+        for which, one in enumerate(judged.networks)
+        if one.fits is not None and one.unseen[-1] - one.unseen[one.fits] >= 0.1
+    }
+    said = {
+        int(data.network[row])
+        for row in range(len(given))
+        if data.fitted[row] and predicted.answered[row] and given[row] >= 0.5
+    }
+    assert found["late"] == {"networks": len(will), "told": len(will & said)}
+    assert len(will & said) > 0
+
+
+def test_who_asks_less_often_stops_later(judged):
+    """One network in two rises at a reading; all look improbable before it, at reading 9 and from 11 on."""
+    data = judged.data
+    given = np.where((data.place == 9) | (data.place >= 11), 0.01, 0.9)
+    predicted = HeldOutPredictions(given, given, given, data.place != 11, np.empty((0, len(given))), {})
+    found = told(judged, predicted, 0.05)["stops"]
+    networks = judged.networks
+
+    def stopped_at(place):
+        later = [network.unseen[place:].max() - network.unseen[place] for network in networks]
+        return {"stopped": len(networks), "false": int((np.array(later) >= 0.05 - 1e-6).sum())}
+
+    assert found["one in"]["1"] == [stopped_at(9)]
+    assert found["one in"]["2"] == [stopped_at(12), stopped_at(9)], "it abstains at 11"
+    assert found["one in"]["4"] == [stopped_at(12), stopped_at(9), stopped_at(14), stopped_at(15)]
+    assert found["followed"] == stopped_at(9)
+    assert found["false"]["value"] == stopped_at(9)["false"] / len(networks)
+    late = HeldOutPredictions(given, given, given, data.place >= 18, np.empty((0, len(given))), {})
+    assert told(judged, late, 0.05)["stops"]["followed"] == {"stopped": 0, "false": 0}
 
 
 def test_stops_are_false_before_a_rise_and_wasteful_after_it(judged):
@@ -357,11 +462,11 @@ def test_what_ships_stops_at_the_first_answer_below_its_threshold(judged, name):
                   if data.fitted[row] and apart.answered[row] and apart.probability[row] < stop), None)
             for which in range(len(judged.networks))
         ]  # fmt: skip
-        assert rules_of(judged, {name: stop})[f"{name}, families, below {stop:g}"] == expected
+        assert rules_of(judged, {name: apart}, {name: stop})[f"{name}, families, below {stop:g}"] == expected
 
 
 def test_rules_that_need_no_fit(judged):
-    rules = rules_of(judged, {"core, boosted": 0.05})
+    rules = rules_of(judged, {}, {})
     assert set(rules["never"]) == {None}
     # The kernel never moves, and the alignment never rests.
     assert set(rules["feature_learning_interval"]) == {FITTED}
@@ -390,7 +495,8 @@ def without_area(record):
 def test_the_page_shows_all_sets_and_rules_and_judges_ours(records):
     columns, rows = table(records)
     assert {len(row) for row in rows} == {len(columns)}
-    assert len(rows) == 3 * len(SETS) + 7
+    # Always the base rate, by what is left out; the families; four words, who is told, how often one asks; the rules.
+    assert len(rows) == 3 * len(SETS) + 3 + 2 * len(FAMILIES) + 2 * (4 + 1 + 3 + 1) + 7
     assert rows[0][:2] == ("validation alone", "families")
     assert summary(records).startswith("AUROC in families left out, asked once the training data are fitted: core, of ")
     assert "; core, boosted, which ships, " in summary(records)
@@ -413,12 +519,13 @@ def test_rivals_are_judged_with_the_model_that_ships_too(records):
     assert {name.removesuffix(", boosted") for name in ADDED_RIVALS} == set(judging.RIVALS[:3])
     assert judging.RIVALS[3] == "core", "which decides what ships"
     rows = {row[:2]: row for row in table(records)[1]}
-    ours = rows["core", "families"]
+    columns, ours = table(records)[0], rows["core", "families"]
     known = {(record["grouping"], record["set"]): record for record in by_arm(records)["probability"]}
     above = known["families", "core"]["beyond"]["validation alone, boosted"]["auroc"]
-    assert ours[4] == f"{above['value']:.3f} ({above['low']:.3f} to {above['high']:.3f})"
-    assert ours[5].startswith(f"{above['value']:.3f} (")
-    assert rows["validation alone, boosted (added later)", "families"][4:6] == ("", "")
+    place = columns.index("above boosted validation")
+    assert ours[place] == f"{above['value']:.3f} ({above['low']:.3f} to {above['high']:.3f})"
+    assert ours[place + 1].startswith(f"{above['value']:.3f} (")
+    assert rows["validation alone, boosted (added later)", "families"][place : place + 2] == ("", "")
     caption = figures(records)[0].caption
     assert caption.endswith("Added later: on 2026-11-30, when the results of the others were known.")
 

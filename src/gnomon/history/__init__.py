@@ -5,9 +5,11 @@ from gnomon.history._feature_learning_interval import FeatureLearningInterval, f
 from gnomon.history._plateau import Plateau, plateau
 from gnomon.history._traits import TRAITS, traits
 from gnomon.history._verdict import CLOSED, RISE, ROUNDING, Verdict, undecided, verdict
+from gnomon.history._verdict_words import LIKELY
 
 __all__ = [
     "CLOSED",
+    "LIKELY",
     "RISE",
     "ROUNDING",
     "TRAITS",

@@ -1,14 +1,11 @@
 """The page: how well each set of quantities tells on what is left out, and what stopping by it is worth."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-from scipy.stats import t
-
 from gnomon_lab.figures import Figure, Scatter, ScatterPanel
-from gnomon_lab.papers.own._board import dots, interval
+from gnomon_lab.papers.own._board import Numbers, dots, interval
+from gnomon_lab.papers.own.verdict.details import LEFT_OUT, across, base_rate, calibrated, families, told
 from gnomon_lab.runs import Cells, Claim, Record, Seeds, by_arm
 
 SOURCE = "docs/experiments/verdict.md"
@@ -25,7 +22,6 @@ ADDED = (*ADDED_RIVALS, "cheap, boosted", SHIPS_TOO)
 """Judged since 2026-11-30, after the results of the others were known: no claim is about them."""
 WITHIN, ACROSS, SURE, HONEST, FALSE, HALF = 0.93, 0.8, (0.85, 0.95), 0.05, 0.05, 0.5
 """What is aimed at: AUROC on networks and on families left out, coverage, calibration error, false stops, waste."""
-LEFT_OUT = {"networks": "networks left out", "families": "families left out", "kinds": "data left out"}
 
 
 def probabilities(records: Sequence[Record]) -> dict[tuple[str, str], Record]:
@@ -36,17 +32,17 @@ def probabilities(records: Sequence[Record]) -> dict[tuple[str, str], Record]:
 def table(records: Sequence[Record]) -> Cells:
     """For moments at which the training data are fitted, unless stated otherwise."""
     columns = (
-        "", "left out", "AUROC", "AUROC, over families", "above boosted validation", "above it, over families",
-        "all moments", "Brier", "calibration", "range holds", "answered", "false stops", "wasted",
+        "", "left out", "AUROC", "AUROC, over families", "AUROC, one threshold", "above boosted validation",
+        "above it, over families", "all moments", "Brier", "below the base rate's", "below it, over families",
+        "calibration", "off in a family", "range holds", "range, over families", "answered", "false stops", "wasted",
     )  # fmt: skip
-    known = probabilities(records)
-    rows = [
-        (marked(name), LEFT_OUT[grouping].removesuffix(" left out"), *row(record, known.get((grouping, STRONGEST))))
-        for (grouping, name), record in known.items()
-    ]
-    nothing = ("",) * 10
-    rules = [(record["rule"], *nothing, *waste(record)) for record in by_arm(records)["rules"]]
-    return columns, [*rows, *rules]
+    known, arms = probabilities(records), by_arm(records)
+    rows = [row(record, known.get((grouping, STRONGEST))) for (grouping, _), record in known.items()]
+    rows += [base_rate(known[grouping, OURS]) for grouping in dict.fromkeys(grouping for grouping, _ in known)]
+    rows += [one for name in (SHIPS, SHIPS_TOO) for one in families(known["families", name])]
+    rows += [one for record in arms["told"] for one in told(record)]
+    rows += [{"": record["rule"], **waste(record)} for record in arms["rules"]]
+    return columns, [tuple(cells.get(column, "") for column in columns) for cells in rows]
 
 
 def marked(name: str) -> str:
@@ -54,26 +50,27 @@ def marked(name: str) -> str:
     return f"{name} (added later)" if name in ADDED else name
 
 
-def row(record: Record, rival: Record | None) -> tuple[str, ...]:
-    """The row of one set."""
-    fitted = record["fitted"]
-    above = ("", "")
+def row(record: Record, rival: Record | None) -> dict[str, str]:
+    """The row of one set, by column."""
+    fitted, above = record["fitted"], {}
     if rival is not None and rival["set"] != record["set"]:
-        above = interval(record["beyond"][STRONGEST]["auroc"], 3), interval(over_families(record, rival), 3)
-    return (
-        interval(fitted["auroc"]),
-        interval(over_families(record)),
-        *above,
-        number(record["all"]["auroc"]),
-        f"{fitted['brier']['value']:.3f}",
-        f"{fitted['calibration']['value']:.3f}",
-        f"{fitted['covered']['value']:.0%}",
-        f"{fitted['answered']['value']:.0%}",
-        *waste(record),
-    )
+        above = {
+            "above boosted validation": interval(record["beyond"][STRONGEST]["auroc"], 3),
+            "above it, over families": interval(over_families(record, rival), 3),
+        }
+    return {
+        "": marked(record["set"]),
+        "left out": LEFT_OUT[record["grouping"]].removesuffix(" left out"),
+        "AUROC": interval(fitted["auroc"]),
+        "AUROC, over families": interval(over_families(record)),
+        **above,
+        "all moments": number(record["all"]["auroc"]),
+        **calibrated(fitted),
+        **waste(record),
+    }
 
 
-def over_families(record: Record, other: Record | None = None) -> dict[str, float | None]:
+def over_families(record: Record, other: Record | None = None) -> Numbers:
     """The mean over families of the AUROC, or of by how much it is above another's, and its 95 % interval.
 
     By Student's t, the family being the unit; the other interval resamples the networks within these families.
@@ -81,10 +78,7 @@ def over_families(record: Record, other: Record | None = None) -> dict[str, floa
     areas = record["fitted"]["families"]
     theirs = dict.fromkeys(areas, 0.0) if other is None else other["fitted"]["families"]
     found = [areas[name] - theirs[name] for name in areas if None not in (areas[name], theirs[name])]
-    if len(found) < 2:
-        return {"value": None, "low": None, "high": None}
-    value, half = float(np.mean(found)), float(t.ppf(0.975, len(found) - 1) * np.std(found, ddof=1))
-    return {"value": value, "low": value - half / math.sqrt(len(found)), "high": value + half / math.sqrt(len(found))}
+    return across(found)
 
 
 def number(found: dict[str, Any]) -> str:
@@ -92,10 +86,10 @@ def number(found: dict[str, Any]) -> str:
     return "none" if found["value"] is None else f"{found['value']:.2f}"
 
 
-def waste(record: Record) -> tuple[str, str]:
+def waste(record: Record) -> dict[str, str]:
     """The results of stopping."""
     stops = record["stops"]
-    return f"{stops['false']['value']:.1%}", f"{stops['wasted']['value']:.0%}"
+    return {"false stops": f"{stops['false']['value']:.1%}", "wasted": f"{stops['wasted']['value']:.0%}"}
 
 
 def summary(records: Sequence[Record]) -> str:

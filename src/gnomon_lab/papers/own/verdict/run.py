@@ -32,6 +32,7 @@ from gnomon_lab.papers.own.verdict.stopping import (
     rested,
     threshold,
 )
+from gnomon_lab.papers.own.verdict.told import asked, late, wary, words
 from gnomon_lab.runs import Run
 from gnomon_lab.runs.files import replace_text
 from gnomon_lab.settings import Count, Settings
@@ -70,6 +71,10 @@ split, the weight norm, and the training loss are asked in the same way.
 An AUROC is a mean over the families, and has two intervals. The first resamples the networks of each family: what other
 networks of the same families would give. The one "over families" is by Student's t from the AUROC of each family: what
 other families would give.
+
+"Below the base rate's" is by how much the Brier score is lower than that of always the share of rises in the other
+groups; "off in a family" how far the mean probability in a family is from the share that came true there, as an
+absolute value where it is averaged over families.
 """
 
 
@@ -136,7 +141,8 @@ def run(config: Config, run: Run) -> None:
         places, thresholds = stops(judged, predicted, grouping)
         run.record(
             step, grouping=grouping, set=name, models=sorted(set(predicted.chosen.values())), thresholds=thresholds,
-            all=scores(every, predicted), fitted=scores(fitted, predicted),
+            all=scores(every, predicted, judged.group(grouping)),
+            fitted=scores(fitted, predicted, judged.group(grouping)),
             beyond=beyond(fitted, predicted, rivals[grouping]), stops=stopped(judged, places),
         )  # fmt: skip
     others = list(product(GROUPINGS, ("falls", "closed")))
@@ -145,9 +151,14 @@ def run(config: Config, run: Run) -> None:
         outcomes = getattr(data, target)
         predicted = judged.predicted("core", grouping, outcomes)
         fitted = Scored(data, outcomes, family, judged.draws, data.fitted)
-        run.record(step, grouping=grouping, target=target, fitted=scores(fitted, predicted))
+        run.record(step, grouping=grouping, target=target, fitted=scores(fitted, predicted, judged.group(grouping)))
     kept = shipped(tuple(CORE), tuple(VALIDATION), judged.networks, data, judged.group("families"))
-    rules = rules_of(judged, {SHIPS: kept["stop"], SHIPS_TOO: kept["with_validation"]["stop"]})
+    stop = {SHIPS: kept["stop"], SHIPS_TOO: kept["with_validation"]["stop"]}
+    apart = {name: judged.predicted(name, "families", data.rises) for name in stop}
+    for step in run.steps("told", len(stop) - 1):
+        name, below = list(stop.items())[step]
+        run.record(step, set=name, below=below, **told(judged, apart[name], below))
+    rules = rules_of(judged, apart, stop)
     for step in run.steps("rules", len(rules) - 1):
         name, places = list(rules.items())[step]
         run.record(step, rule=name, stops=stopped(judged, places))
@@ -240,9 +251,25 @@ def stopped(judged: JudgedCorpus, places: Places) -> dict[str, object]:
     }
 
 
-def rules_of(judged: JudgedCorpus, stop: Mapping[str, float]) -> dict[str, Places]:
-    """The rules that are the same in all groups, by name; among them the sets that ship, below their thresholds."""
-    ships = {f"{name}, families, below {below:g}": below_threshold(judged, name, below) for name, below in stop.items()}
+def told(judged: JudgedCorpus, predicted: HeldOutPredictions, below: float) -> dict[str, object]:
+    """What is said in families left out: how often it is true, and how often a run is stopped by it."""
+    data, family = judged.data, judged.family
+    scored = Scored(data, data.rises, family, judged.draws, data.fitted & predicted.answered)
+    return {
+        "words": words(scored, predicted.probability, below),
+        "late": late(data, predicted, judged.networks),
+        "stops": asked(data, wary(predicted), judged.networks, below, joined(judged.draws, family)),
+    }
+
+
+def rules_of(
+    judged: JudgedCorpus, apart: Mapping[str, HeldOutPredictions], stop: Mapping[str, float]
+) -> dict[str, Places]:
+    """The rules that are the same in all groups, by name; among them what ships, asked about families left out."""
+    ships = {
+        f"{name}, families, below {below:g}": improbable(judged.data, wary(apart[name]), len(judged.networks), below)
+        for name, below in stop.items()
+    }
     return {
         "never": [None] * len(judged.networks),
         **ships,
@@ -251,13 +278,6 @@ def rules_of(judged: JudgedCorpus, stop: Mapping[str, float]) -> dict[str, Place
         "plateau": flat(judged.names, judged.networks),
         "feature_learning_interval": rested(judged.names, judged.networks),
     }
-
-
-def below_threshold(judged: JudgedCorpus, name: str, stop: float) -> Places:
-    """Where each network is stopped by a set that knows nothing of its family, and stops none where it abstains."""
-    apart = judged.predicted(name, "families", judged.data.rises)
-    asked = np.where(apart.answered, apart.probability, 1.0)
-    return improbable(judged.data, asked, len(judged.networks), stop)
 
 
 EXPERIMENT = Experiment(EXPERIMENTS["verdict"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims)

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 
-from gnomon_lab.papers.own._board import Draws, Numbers, mean, spread
+from gnomon_lab.papers.own._board import Draws, Numbers, mean, number, spread
 from gnomon_lab.papers.own._judged import Predictions, auroc, resampled_auroc
 from gnomon_lab.papers.own.verdict.models import Probabilities
 from gnomon_lab.papers.own.verdict.moments import Moments
@@ -66,6 +66,10 @@ class Scored:
             found[name] = None if np.isnan(area) else area
         return found
 
+    def together(self, predicted: Probabilities) -> float:
+        """The AUROC of all families together, which one threshold for all of them would have."""
+        return auroc(Predictions(self.network, predicted[self.rows], self.outcomes))
+
     def _predictions(self, predicted: Probabilities, chosen: Bool[np.ndarray, "k"]) -> Predictions:
         return Predictions(self.within[self.network[chosen]], predicted[self.rows][chosen], self.outcomes[chosen])
 
@@ -73,10 +77,15 @@ class Scored:
         """The mean squared error of the probability."""
         return self.average((predicted[self.rows] - self.outcomes) ** 2)
 
-    def covered(self, predicted: HeldOutPredictions) -> Score:
-        """The share of the rises that lie in their range."""
+    def base_rate(self, group: Int[np.ndarray, "m"]) -> Float[np.ndarray, "k"]:
+        """For each scored moment the share of outcomes at those of other groups."""
+        own = group[self.rows]
+        return np.array([self.outcomes[own != each].mean() for each in range(group.max() + 1)])[own]
+
+    def covered(self, predicted: HeldOutPredictions) -> Float[np.ndarray, "k"]:
+        """Whether each rise lies in its range, 1 or 0."""
         low, high = predicted.low[self.rows], predicted.high[self.rows]
-        return self.average(((low <= self.rise) & (self.rise <= high)).astype(float))
+        return ((low <= self.rise) & (self.rise <= high)).astype(float)
 
     def answered(self, predicted: HeldOutPredictions) -> Score:
         """The share of the moments that are like those the model knew."""
@@ -91,24 +100,49 @@ class Scored:
         drawn = np.abs(self.weights @ sums.T).sum(1) / self.weights.sum(1)
         return float(np.abs(sums.sum(1)).sum() / len(self.rows)), drawn
 
-    def average(self, values: Float[np.ndarray, "k"]) -> Score:
-        """The average over the moments."""
-        return float(values.mean()), self.weights @ values / self.weights.sum(1)
+    def average(self, values: Float[np.ndarray, "k"], only: Bool[np.ndarray, "k"] | slice = slice(None)) -> Score:
+        """The average over the moments, or over some of them; NaN over none."""
+        values, weights = values[only], self.weights[:, only]
+        with np.errstate(invalid="ignore"):
+            return float(np.divide(values.sum(), len(values))), weights @ values / weights.sum(1)
 
 
-def scores(scored: Scored, predicted: HeldOutPredictions) -> dict[str, object]:
+def scores(scored: Scored, predicted: HeldOutPredictions, group: Int[np.ndarray, "m"]) -> dict[str, object]:
     """All that is recorded of the predictions."""
-    probability = predicted.probability
+    probability, base = predicted.probability, scored.base_rate(group)
+    error, without = (probability[scored.rows] - scored.outcomes) ** 2, (base - scored.outcomes) ** 2
     return {
         "auroc": spread(*scored.auroc(probability)),
         "auroc_answered": spread(*scored.auroc(probability, predicted.answered)),
+        "auroc_together": number(scored.together(probability)),
         "brier": spread(*scored.brier(probability)),
+        "base_rate": {"brier": float(without.mean()), "above": spread(*scored.average(without - error))},
         "calibration": spread(*scored.calibration(probability)),
-        "covered": spread(*scored.covered(predicted)),
+        "covered": spread(*scored.average(scored.covered(predicted))),
         "answered": spread(*scored.answered(predicted)),
         "families": scored.by_family(probability),
+        "in_family": {
+            name: in_family(scored, predicted, base, scored.family == name) for name in np.unique(scored.family)
+        },
         "moments": len(scored.rows),
         "came": int(scored.outcomes.sum()),
+    }
+
+
+def in_family(
+    scored: Scored, predicted: HeldOutPredictions, base: Float[np.ndarray, "k"], own: Bool[np.ndarray, "k"]
+) -> dict[str, object]:
+    """What averages over families hide: in one of them what was given and what came, and how often the range held."""
+    given, outcomes = predicted.probability[scored.rows], scored.outcomes.astype(float)
+    above = (base - outcomes) ** 2 - (given - outcomes) ** 2
+    return {
+        "moments": int(own.sum()),
+        "given": float(given[own].mean()),
+        "came": float(outcomes[own].mean()),
+        "off": spread(*scored.average(given - outcomes, own)),
+        "base_rate": float(base[own].mean()),
+        "above": spread(*scored.average(above, own)),
+        "covered": spread(*scored.average(scored.covered(predicted), own)),
     }
 
 
