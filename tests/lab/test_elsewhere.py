@@ -1,12 +1,23 @@
 """elsewhere: its texts and networks, and one training made small, stopped half way."""
 
 import dataclasses
+from types import SimpleNamespace
 
+import pytest
 import torch
 from torch import nn
 
-from gnomon_lab.papers.own.elsewhere import networks, run, tasks, text
-from gnomon_lab.papers.own.elsewhere.page import SPLITS, figures, moments, said, summary, table, verdict_at
+from gnomon_lab.papers.own.elsewhere import networks, page, run, tasks, text
+from gnomon_lab.papers.own.elsewhere.page import (
+    SPLITS,
+    figures,
+    gained_after_stop,
+    moments,
+    said,
+    summary,
+    table,
+    verdict_at,
+)
 from gnomon_lab.papers.own.elsewhere.run import Config
 from tests.lab.resuming import resumed
 
@@ -72,4 +83,13 @@ def test_a_small_one_resumes_and_is_asked_at_four_moments(tmp_path, monkeypatch)
     assert asked[0] != asked[1]
     assert [row[:2] for row in rows] == [("fine-tuning", step) for step in ("8", "16", "32", "64")]
     assert summary(records).count("the verdict answered ") == 2
+    assert summary(records).count("it stops 0 of 1 training runs, 0 of them too early.") == 2
     assert len(figures(records)[0].panels) == 2
+
+
+@pytest.mark.parametrize(("from_on", "gained"), [(0, 0.3), (1, 0.4), (3, 0.0), (4, None)])
+def test_a_stop_is_judged_by_the_best_that_would_have_followed(monkeypatch, from_on, gained):
+    """At the first reading at which the verdict is reached, though it may not be at a later one."""
+    monkeypatch.setattr(page, "verdict_at", lambda records, _: SimpleNamespace(reached=len(records) == from_on + 1))
+    records = [{"test/accuracy": accuracy} for accuracy in (0.2, 0.1, 0.5, 0.4)]
+    assert gained_after_stop(records, None) == (gained if gained is None else pytest.approx(gained))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from gnomon import Verdict
+from gnomon.history import RISE, ROUNDING
 from gnomon.probe import from_records
 from gnomon_lab.figures import Figure
 from gnomon_lab.papers._shared import SEEN, UNSEEN, accuracy_curves
@@ -83,10 +84,19 @@ def score(records: Sequence[Record], validation: str | None) -> str:
     ]
     right = sum((probability >= 0.5) == (rise >= 0.05) for probability, _, rise in answered)
     held = sum(low <= rise <= high for _, (low, high), rise in answered)
+    gains = [gain for read in by_arm(records).values() if (gain := gained_after_stop(read, validation)) is not None]
     return (
         f"the verdict answered {len(answered)} of {len(asked)} times, and was right about a rise by five points "
-        f"{right} times; the range held {held} times."
+        f"{right} times; the range held {held} times. Asked at every reading, it stops {len(gains)} of "
+        f"{len(by_arm(records))} training runs, {sum(gain >= RISE - ROUNDING for gain in gains)} of them too early."
     )
+
+
+def gained_after_stop(records: Sequence[Record], validation: str | None) -> float | None:
+    """By how much the best accuracy on unseen samples is higher after the stopping rule; None if it does not stop."""
+    unseen = [record[UNSEEN] for record in records]
+    stops = (now for now in range(len(records)) if verdict_at(records[: now + 1], validation).reached)
+    return next((max(unseen[now:]) - unseen[now] for now in stops), None)
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:
