@@ -74,7 +74,8 @@ def told(record: Record) -> Iterator[Cells]:
     for one in record["words"]:
         said = f"{record['set']} says {one['says']}: {one['moments']} times, {one['networks']} networks"
         given = "" if one["given"] is None else f"given {one['given']:.0%}, came {interval(one['came'])}"
-        yield {"": said, "left out": "families", "calibration": given}
+        own = ", ".join(f"{name} {of['came']:.0%} of {of['moments']}" for name, of in one["families"].items())
+        yield {"": said, "left out": "families", "calibration": given, "off in a family": own}
     late, stops = record["late"], record["stops"]
     yield {
         "": f"{record['set']} says generalising: {late['told']} of {late['networks']} networks that generalise late",

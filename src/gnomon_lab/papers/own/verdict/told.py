@@ -19,32 +19,40 @@ from gnomon_lab.papers.own.verdict.stopping import Ended, Places, ended, improba
 
 SURE = 0.6
 """A probability that is high for the corpus."""
+SOME = (0.2, 0.3)
+"""A band of usual probabilities."""
 ASKED = (1, DOUBLING, 2 * DOUBLING)
 """One reading in so many is asked: all of them, one per doubling of the steps, one per two."""
 
 
 def words(scored: Scored, predicted: Probabilities, stop: float) -> list[dict[str, object]]:
-    """What is said at the scored moments, by the probability alone, and how often a rise came.
+    """What is said at the scored moments, by the probability alone, and how often a rise came; two bands of it too.
 
     A validation split says "stuck", "settled" or "deteriorating" in place of "at rest".
     """
     given = predicted[scored.rows]
     bands = {
         "generalising": given >= LIKELY,
-        f"generalising, given {SURE:.0%} or more": given >= SURE,
+        f"{SURE:.0%} or more": given >= SURE,
         "still changing": (given < LIKELY) & (given >= stop),
+        f"{SOME[0]:.0%} to {SOME[1]:.0%}": (given >= SOME[0]) & (given < SOME[1]),
         "at rest": given < stop,
     }
     return [{"says": says, **came(scored, given, there)} for says, there in bands.items()]
 
 
 def came(scored: Scored, given: Float[np.ndarray, "k"], there: Bool[np.ndarray, "k"]) -> dict[str, object]:
-    """At some of the scored moments: the mean probability, and how often a rise came."""
+    """At some of the scored moments: the mean probability, and how often a rise came, also by family."""
+    families = {name: there & (scored.family == name) for name in np.unique(scored.family[there])}
     return {
         "moments": int(there.sum()),
         "networks": len(np.unique(scored.network[there])),
         "given": number(scored.average(given, there)[0]),
         "came": spread(*scored.average(scored.outcomes.astype(float), there)),
+        "families": {
+            name: {"moments": int(own.sum()), "came": float(scored.outcomes[own].mean())}
+            for name, own in families.items()
+        },
     }
 
 
