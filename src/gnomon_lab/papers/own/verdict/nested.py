@@ -124,8 +124,8 @@ class Ranges:
     Attributes:
         edges: of the bins, between the lowest and the highest.
         low: a quantile of the rises in each.
-        high: another, fitted by quantiles that do not fall where the probability rises. The lower one is that of
-            networks in which nothing happens at both ends, and below it in between, so that it is left as it is.
+        high: another, replaced by the nearest that does not fall where the probability rises. The lower one is left as
+            it is: it has no such order, being lowest in between.
     """
 
     edges: Float[np.ndarray, "b"]
