@@ -407,8 +407,9 @@ def test_a_split_that_is_not_there_is_named(made_up):
         )
         for row in history()
     )
-    with pytest.raises(RangeError, match=r"expected train/accuracy, .* Pass split='seen'\."):
+    with pytest.raises(RangeError, match=r"expected train/accuracy, .* The split 'seen' has them: name it\.$"):
         renamed.verdict()
+    assert worth(renamed).endswith("train/explained_variance_ratio. The split 'seen' has them: name it.")
     assert renamed.verdict("seen").evidence == history().verdict().evidence
     with pytest.raises(RangeError, match=r"expected train/accuracy, .*, got no readings\. Measure them too\.$"):
         History().verdict()
@@ -422,7 +423,7 @@ def test_of_a_regression_it_is_said_that_there_is_none():
     ):
         of_a_regression.verdict()
     assert worth(of_a_regression).endswith(
-        "explained_variance_ratio. A verdict is of networks that classify, by quantities of these names."
+        "train/explained_variance_ratio. Measure them too, by these names; a verdict is of networks that classify."
     )
 
 
@@ -433,7 +434,10 @@ def test_a_history_that_diverged_is_not_judged_by_an_earlier_step(made_up, spoil
     says = rf"expected finite values at step {last}, got NaN or infinity in train/jacobian_norm\. "
     with pytest.raises(RangeError, match=says):
         diverged.verdict()
-    assert worth(diverged) == f"No verdict: the readings lack finite values at step {last}."
+    assert worth(diverged) == (
+        f"No verdict: the readings lack finite values at step {last}, and have NaN or infinity in train/jacobian_norm. "
+        "Judge the training before it diverged, from a history that ends there."
+    )
     recovered = history()
     [*recovered][3].numbers["train/jacobian_norm"] = spoiled
     assert recovered.verdict().evidence == history().verdict().evidence

@@ -63,7 +63,7 @@ def _advice(names: Sequence[str], wanted: Sequence[str]) -> str:
     others = [name.removesuffix(f"/{wanted[0]}") for name in names if name.endswith(f"/{wanted[0]}")]
     whole = [other for other in others if all(f"{other}/{name}" in names for name in wanted)]
     if whole:
-        return f"Pass split={whole[0]!r}."
+        return f"The split {whole[0]!r} has them: name it."
     classifies = not names or any(name.rpartition("/")[2] == "accuracy" for name in names)
     return (
         "Measure them too."

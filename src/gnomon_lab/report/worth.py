@@ -25,9 +25,9 @@ def worth(history: History, split: str = "train", validation: str = "validation"
     except RangeError as error:
         if error.argument != "split":
             return f"No verdict: {error.argument} needs {error.expected}, and has {error.got}. {error.advice}"
-        classifies = any(name.rpartition("/")[2] == "accuracy" for name in history.names)
-        otherwise = "" if classifies else " A verdict is of networks that classify, by quantities of these names."
-        return f"No verdict: the readings lack {error.expected}.{otherwise}"
+        all_names = error.got == ", ".join(history.quantities)  # which may be many, and say nothing about the cause
+        instead = "" if all_names else f", and have {error.got}"
+        return f"No verdict: the readings lack {error.expected}{instead}. {error.advice}"
 
 
 def sentences(found: Verdict | str) -> list[str]:
