@@ -440,7 +440,24 @@ def test_a_history_that_diverged_is_not_judged_by_an_earlier_step(made_up, spoil
     )
     recovered = history()
     [*recovered][3].numbers["train/jacobian_norm"] = spoiled
-    assert recovered.verdict().evidence == history().verdict().evidence
+    left_out = f" Step {STEPS[3]} is left out: NaN or infinity in train/jacobian_norm."
+    assert recovered.verdict().evidence == history().verdict().evidence + left_out
+    assert recovered.verdict().message == history().verdict().message
+
+
+def test_readings_that_are_left_out_are_named_where_that_leaves_too_few(made_up):
+    """Of one reading per doubling, the one before the last is NaN; and then the one before it too, in another."""
+    few = History()
+    few._extend(gnomon.probe._history.Row(row.step, row.numbers) for row in [*history()][1::2])
+    rows, too_few = [*few], verdict([1, 2], **{name: values[:2] for name, values in readings().items()}).evidence
+    rows[-2].numbers["train/log_probability"] = math.nan
+    why = f"{too_few} Step {rows[-2].step} is left out: NaN or infinity in train/log_probability."
+    assert (few.verdict().evidence, few.verdict().message) == (why, f"Cannot tell. {why}")
+    rows[-3].numbers["train/accuracy"] = math.inf
+    assert few.verdict().message.endswith(
+        f" 2 steps from {rows[-3].step} to {rows[-2].step} are left out: NaN or infinity in train/accuracy, "
+        "train/log_probability."
+    )
 
 
 @pytest.mark.parametrize("spoiled", [math.nan, math.inf, None])

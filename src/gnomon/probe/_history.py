@@ -264,10 +264,11 @@ class History:
     def verdict(self, split: str = TRAIN, validation: str | None = VALIDATION) -> Verdict:
         """Whether more training is worth it, as judged by `gnomon.verdict` from the readings so far.
 
-        The step judged is the last at which all quantities that it uses were read; the validation split may be read
-        less often. If its `log_probability` was read as well as its accuracy, the probability is from both splits. A
-        history of `gnomon measure` of another split, or with steps that are none of training, is not judged: "cannot
-        tell", with the reason.
+        The step judged is the last at which all quantities that it uses were read; earlier readings with NaN or
+        infinity are left out, as the evidence says; the validation split may be read less often. If its
+        `log_probability` was read as well as its accuracy, the probability is from both splits. A history of `gnomon
+        measure` of another split, or with steps that are none of training, is not judged: "cannot tell", with the
+        reason.
 
         Args:
             split: the split of the training data, by default `train`; where quantities have no split before their

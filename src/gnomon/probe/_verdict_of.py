@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -28,7 +29,8 @@ def verdict_of(rows: Sequence[Row], split: str, validation: str | None) -> Verdi
     held_out = f"{validation}/accuracy"
     if validation not in (None, VALIDATION) and held_out not in names:
         raise RangeError("validation", "a split of the readings with accuracy", repr(validation), "Correct it.")
-    last = _last_of(rows, [before + name for name in wanted])
+    needed = [before + name for name in wanted]
+    last = _last_of(rows, needed)
     columns = {name: column(rows, before + name) for name in wanted}
     finite = torch.stack([*columns.values()]).isfinite().all(0)
     steps = torch.tensor([row.step for row in rows], dtype=torch.float64, device="cpu")
@@ -40,7 +42,7 @@ def verdict_of(rows: Sequence[Row], split: str, validation: str | None) -> Verdi
         judged |= {"validation_accuracy": also[read], "validation_steps": steps[read]}
         if (likely := f"{validation}/log_probability") in names:
             judged["validation_log_probability"] = column(rows, likely)[read]
-    return verdict(steps[finite], **judged)
+    return _telling(verdict(steps[finite], **judged), _left_out(rows, needed))
 
 
 def unfit(setting: Mapping[str, object]) -> str | None:
@@ -85,3 +87,24 @@ def _last_of(rows: Sequence[Row], names: Sequence[str]) -> Row:
             "Judge the training before it diverged, from a history that ends there.",
         )
     return last
+
+
+def _left_out(rows: Sequence[Row], names: Sequence[str]) -> str:
+    """Which readings are left out because of NaN or infinity, and in what; nothing if none is."""
+    spoiled = {
+        row.step: lost
+        for row in rows
+        if (lost := [name for name in names if not math.isfinite(row.numbers.get(name, 0.0))])
+    }
+    if not spoiled:
+        return ""
+    steps = [f"{step:,}" for step in spoiled]
+    which = f"Step {steps[0]} is" if len(steps) == 1 else f"{len(steps)} steps from {steps[0]} to {steps[-1]} are"
+    lost = [name for name in names if any(name in those for those in spoiled.values())]
+    return f" {which} left out: NaN or infinity in {', '.join(lost)}."
+
+
+def _telling(found: Verdict, more: str) -> Verdict:
+    """The verdict with a sentence more about what it rests on, or about why there is none."""
+    message = found.message + more * (found.probability is None)
+    return replace(found, evidence=found.evidence + more, message=message)
