@@ -147,7 +147,10 @@ def test_words_follow_from_the_probability(made_up, changes, says, probability, 
     assert found.rise == ((0.05, 0.6) if likely else (-0.01, 0.04))
     assert found.expected_step == (8 * STEPS[-1] if likely else None)
     assert found.message.startswith(f"{says[0].upper()}{says[1:]}: with four times the steps unseen accuracy rises")
-    before = " How often that is right was measured once training data are fitted, not before."
+    before = (
+        " Before training data are fitted that is right on average in the corpus, "
+        "and hardly tried in ordinary training."
+    )
     end = f"by step {8 * STEPS[-1]:,}." if likely else "points)."
     assert found.message.endswith(end + before * (says == "still fitting"))
 

@@ -6,7 +6,9 @@ from gnomon.history._corpus import Corpus, SimilarRun
 from gnomon.history._model import Model, Row
 from gnomon.history._traits import Series
 
-UNFITTED = " How often that is right was measured once training data are fitted, not before."
+UNFITTED = (
+    " Before training data are fitted that is right on average in the corpus, and hardly tried in ordinary training."
+)
 LIKELY = 0.5
 """The probability from which something is predicted to happen."""
 
