@@ -233,12 +233,33 @@ def test_five_points_and_ten_are_so_in_spite_of_rounding(made_up, best, last, dt
     assert judged(rising(-0.5), *[0.9] * len(STEPS)).says == "settled"
 
 
+def test_a_network_that_fitted_and_falls_apart_is_not_still_fitting(made_up):
+    falling = [0.5] * 6 + [0.99] + [0.9] * 4 + [0.6, 0.3]
+    found = verdict(STEPS, **readings() | {"accuracy": falling, "jacobian_alignment": rising(-0.5)})
+    assert (found.says, found.reached) == ("no longer fits its training data", False)
+    assert found.message.startswith("No longer fits its training data: with four times the steps unseen accuracy rises")
+    assert found.message.endswith(" points). The corpus has hardly any such networks.")
+    assert "training accuracy 90.0% → 30.0%, log-probability" in found.evidence
+    never = verdict(STEPS, **readings() | {"accuracy": [0.1] * len(STEPS)})
+    assert never.says == "still fitting"
+    assert "training accuracy 10.0% → 10.0%, log-probability" in never.evidence
+
+
 def test_the_evidence_can_be_checked(made_up):
-    norm = [20.0] * (len(STEPS) - 3) + [20.0, 15.0, 10.0]
-    found = verdict(STEPS, **readings() | {"jacobian_norm": norm, "jacobian_alignment": rising(0.2)})
-    assert "Jacobian norm 20 → 10" in found.evidence
-    assert "Jacobian alignment 0.10 → 0.30" in found.evidence
-    assert "1 of the 2 most similar runs rose by five points or more" in found.evidence
+    """Also where the norm is gone, and where half of the last step lies between two readings."""
+    norm, near = [20.0] * (len(STEPS) - 3) + [20.0, 15.0, 10.0], [-0.4] * (len(STEPS) - 2) + [-0.2, -0.1]
+    changed = {"jacobian_norm": norm, "jacobian_alignment": rising(0.2), "log_probability": near}
+    found = verdict(STEPS, **readings() | changed)
+    assert found.evidence == (
+        f"In the last doubling of the steps, up to step {STEPS[-1]}: training accuracy 100.0% → 100.0%, "
+        "log-probability -0.4 → -0.1, weight norm 20 → 20, Jacobian norm 20 → 10, Jacobian alignment 0.10 → 0.30; "
+        "1 of the 2 most similar runs rose by five points or more (the probability is not their share)."
+    )
+    gone = verdict(STEPS, **readings() | {"jacobian_norm": [5.0] * (len(STEPS) - 1) + [0.0]})
+    assert "Jacobian norm 5 → 0," in gone.evidence
+    five = {name: values[:5] for name, values in readings().items()}
+    apart = verdict([1, 2, 4, 6, 9], **five | {"accuracy": [1.0, 1.0, 0.0, 1.0, 1.0]})
+    assert f"training accuracy {math.log2(4.5 / 4) / math.log2(6 / 4):.1%} → 100.0%" in apart.evidence
     assert found.counterfactual == (
         "Most depends on the change of the Jacobian alignment in the last doubling: with the corpus's mean in its "
         "place the 88% would be 12%."
@@ -273,7 +294,7 @@ def test_what_is_unlike_the_corpus_is_not_judged(made_up):
 def test_steps_may_be_epochs_and_parts_of_them(made_up):
     steps = [step / 640 for step in STEPS]
     found = verdict(steps, **readings() | {"jacobian_alignment": rising(0.5)})
-    assert found.evidence.startswith(f"At step {steps[-1]:,.12g} training accuracy ")
+    assert found.evidence.startswith(f"In the last doubling of the steps, up to step {steps[-1]:,.12g}: ")
     assert found.message.endswith(f"by step {8 * steps[-1]:.3g}.")
 
 
@@ -471,7 +492,7 @@ def test_a_validation_split_that_the_last_step_lacks_is_left_out(made_up, spoile
     if spoiled is not None:
         numbers["validation/accuracy"] = spoiled
     assert without.verdict().agrees is None
-    assert without.verdict().evidence.startswith(f"At step {STEPS[-1]} training accuracy")
+    assert without.verdict().evidence.startswith(f"In the last doubling of the steps, up to step {STEPS[-1]}: ")
 
 
 def test_a_validation_split_that_is_read_seldom_hides_no_reading(made_up):

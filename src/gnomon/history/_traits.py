@@ -74,6 +74,14 @@ def traits(steps: Series, values: Mapping[str, Series]) -> dict[str, float] | No
     return found
 
 
+def doubling_ago(steps: Series, values: Series) -> float:
+    """The value one doubling of the steps before the last reading, where there are traits."""
+    there = steps > 0
+    times = np.log2(steps[there].astype(float))
+    place = place_of(times, times[-1] - 1)
+    return math.nan if place is None else between(values[there], *place)
+
+
 def place_of(times: Series, moment: float) -> tuple[int, float] | None:
     """The reading before a moment, and the fraction of the way from it to the next; None between two far apart."""
     place = int(np.searchsorted(times, moment + NEAR, side="right")) - 1

@@ -16,7 +16,7 @@ from gnomon.history._corpus import Corpus, SimilarRun, corpus
 from gnomon.history._model import Model
 from gnomon.history._series import as_numbers, series
 from gnomon.history._traits import TRAITS, Series, traits
-from gnomon.history._verdict_words import LIKELY, counterfactual, evidence, sentence, unlike
+from gnomon.history._verdict_words import FITTING, LIKELY, UNFITTED, counterfactual, evidence, sentence, unlike
 
 FITS = 0.99
 """The training accuracy from which training data count as fitted."""
@@ -52,9 +52,9 @@ class Verdict:
     """What is said about a training run, and the evidence.
 
     Attributes:
-        says: "still fitting", "generalising", "fits its training data and is still changing", "fits and is at rest",
-            "cannot tell"; with a validation split, instead of "at rest": "fits and is stuck", "settled" or
-            "deteriorating".
+        says: "still fitting", "no longer fits its training data", "generalising", "fits its training data and is still
+            changing", "fits and is at rest", "cannot tell"; with a validation split, instead of "at rest": "fits and is
+            stuck", "settled" or "deteriorating".
         probability: the probability that unseen accuracy rises by five points or more if training continues to four
             times the steps; None if that cannot be told.
         rise: the range in which the rise lies in nine of ten cases, as shares; None if it cannot be told.
@@ -118,13 +118,13 @@ def verdict(
     that of moments with a similar probability. A training run that is further from the 25 most similar runs than most
     runs are from those of other families is not judged. No step and no setting is used.
 
-    The words: below a training accuracy of 99 % a network is *still fitting*. After that it is *generalising* if a rise
-    is more likely than not, *still changing* if its probability is above 5 % (3 % if a validation split is used), the
-    highest of ten thresholds at which at most 5 % of the corpus's training runs would have been stopped too early, and
-    *at rest* below. The training data do not tell whether it is at rest because it is *stuck* or because it has
-    *settled*, within ten points of its training accuracy, or whether it is *deteriorating*, five points below its best:
-    a validation split does. Where its accuracy and its log-probability were read over the last two doublings, a second
-    model adds the level and the change of both.
+    The words: below a training accuracy of 99 % a network is *still fitting*, or, if an earlier reading had as much,
+    *no longer fits*. Otherwise it is *generalising* if a rise is more likely than not, *still changing* if its
+    probability is above 5 % (3 % if a validation split is used), the highest of ten thresholds at which at most 5 % of
+    the corpus's training runs would have been stopped too early, and *at rest* below. The training data do not tell
+    whether it is at rest because it is *stuck* or because it has *settled*, within ten points of its training accuracy,
+    or whether it is *deteriorating*, five points below its best: a validation split does. Where its accuracy and its
+    log-probability were read over the last two doublings, a second model adds the level and the change of both.
 
     Source:
         gnomon's own; judged in docs/experiments/verdict.md, which says how often it is right, and when it is not.
@@ -190,8 +190,7 @@ def verdict(
     probability = model.probability(row)
     low, high, doublings = model.range(probability)
     expected = None if doublings is None else float(times[-1] * 2**doublings)
-    fits = bool(values["accuracy"][-1] >= FITS)
-    says = state(model, fits, probability, float(values["accuracy"][-1]), held_out.get("validation_accuracy"))
+    says = state(model, values["accuracy"], probability, held_out.get("validation_accuracy"))
     agrees = agreement(beside, probability)
     return Verdict(
         says,
@@ -202,8 +201,8 @@ def verdict(
         distance,
         known.limit,
         agrees,
-        fits and probability < model.stop,
-        evidence(times, values, found, similar) + USED * both + WAYS[agrees],
+        says not in (FITTING, UNFITTED) and probability < model.stop,
+        evidence(times, values, similar) + USED * both + WAYS[agrees],
         counterfactual(model, row, probability),
         sentence(says, probability, low, high, expected),
     )
@@ -277,10 +276,10 @@ def undecided(known: Corpus, why: str, similar: tuple[SimilarRun, ...] = (), dis
     )
 
 
-def state(model: Model, fits: bool, probability: float, accuracy: float, held_out: HeldOut | None) -> str:
+def state(model: Model, accuracy: Series, probability: float, held_out: HeldOut | None) -> str:
     """The state, in a word or a few."""
-    if not fits:
-        return "still fitting"
+    if accuracy[-1] < FITS:
+        return UNFITTED if accuracy.max() >= FITS else FITTING
     if probability >= LIKELY:
         return "generalising"
     if probability >= model.stop:
@@ -289,4 +288,4 @@ def state(model: Model, fits: bool, probability: float, accuracy: float, held_ou
         return "fits and is at rest"
     if held_out.max() - held_out[-1] >= RISE - ROUNDING:
         return "deteriorating"
-    return "settled" if accuracy - held_out[-1] <= CLOSED + ROUNDING else "fits and is stuck"
+    return "settled" if accuracy[-1] - held_out[-1] <= CLOSED + ROUNDING else "fits and is stuck"

@@ -4,11 +4,16 @@ from collections.abc import Mapping, Sequence
 
 from gnomon.history._corpus import Corpus, SimilarRun
 from gnomon.history._model import Model, Row
-from gnomon.history._traits import Series
+from gnomon.history._traits import Series, doubling_ago
 
-UNFITTED = (
-    " Before training data are fitted that is right on average in the corpus, and hardly tried in ordinary training."
-)
+FITTING, UNFITTED = "still fitting", "no longer fits its training data"
+"""The states of a network that does not fit its training data: it never did, or it did at an earlier reading."""
+RESERVATIONS = {
+    FITTING: " Before training data are fitted that is right on average in the corpus, and hardly tried in ordinary "
+    "training.",
+    UNFITTED: " The corpus has hardly any such networks.",
+}
+"""What is said of these states besides."""
 LIKELY = 0.5
 """The probability from which something is predicted to happen."""
 
@@ -22,23 +27,29 @@ def sentence(says: str, probability: float, low: float, high: float, expected: f
     return (
         f"{says[0].upper()}{says[1:]}: with four times the steps unseen accuracy rises by five points or more with a "
         f"probability of {probability:.0%} (nine of ten such runs change by {round(100 * low):+d} to "
-        f"{round(100 * high):+d} points).{by_then}{UNFITTED * (says == 'still fitting')}"
+        f"{round(100 * high):+d} points).{by_then}{RESERVATIONS.get(says, '')}"
     )
 
 
-def evidence(
-    steps: Series, values: Mapping[str, Series], found: Mapping[str, float], similar: Sequence[SimilarRun]
-) -> str:
+MOVED = {
+    "training accuracy": ("accuracy", ".1%"),
+    "log-probability": ("log_probability", ".2g"),
+    "weight norm": ("parameter_norm", ".3g"),
+    "Jacobian norm": ("jacobian_norm", ".3g"),
+    "Jacobian alignment": ("jacobian_alignment", ".2f"),
+}
+"""What the evidence shows before and after the last doubling of the steps, by its words, and how it is written."""
+
+
+def evidence(steps: Series, values: Mapping[str, Series], similar: Sequence[SimilarRun]) -> str:
     """What can be checked: the readings, what the last doubling brought, and what became of similar runs."""
-    now = {name: float(series[-1]) for name, series in values.items()}
-    norms = (("weight norm", "parameter_norm"), ("Jacobian norm", "jacobian_norm"))
-    moved = [f"{words} {now[name] / 2 ** found[f'{name}, change']:.3g} → {now[name]:.3g}" for words, name in norms]
-    aligned = now["jacobian_alignment"]
-    moved.append(f"Jacobian alignment {aligned - found['jacobian_alignment, change']:.2f} → {aligned:.2f}")
+    moved = [
+        f"{words} {doubling_ago(steps, values[name]):{form}} → {values[name][-1]:{form}}"
+        for words, (name, form) in MOVED.items()
+    ]
     rose = sum(run.rises for run in similar)
     return (
-        f"At step {steps[-1]:,.12g} training accuracy {now['accuracy']:.1%}, log-probability "
-        f"{now['log_probability']:.2g}; in the last doubling of the steps {', '.join(moved)}; {rose} of the "
+        f"In the last doubling of the steps, up to step {steps[-1]:,.12g}: {', '.join(moved)}; {rose} of the "
         f"{len(similar)} most similar runs rose by five points or more (the probability is not their share)."
     )
 
