@@ -160,11 +160,19 @@ def test_a_validation_split_says_why_it_rests_and_agrees_or_not(made_up):
     at = [0.5] * len(STEPS)
     assert verdict(STEPS, **low, validation_accuracy=at).says == "fits and is stuck"
     assert verdict(STEPS, **low, validation_accuracy=[0.95] * len(STEPS)).says == "settled"
-    assert verdict(STEPS, **low, validation_accuracy=[0.6, *at[1:]]).says == "deteriorating"
+    fell = verdict(STEPS, **low, validation_accuracy=[0.2, 0.6, 0.6, *at[3:]])
+    assert fell.says == "fits and is stuck"
+    best = f" Validation accuracy 60.0% at step {STEPS[2]} (its best) → 50.0% at step {STEPS[-1]}."
+    assert fell.evidence.endswith(
+        f"(the probability is not their share).{best} A validation split points the same way."
+    )
     assert verdict(STEPS, **low, validation_accuracy=at).agrees is True
     other = verdict(STEPS, **low, validation_accuracy=[*at[:-1], 0.6])
     assert other.agrees is False
-    assert other.evidence.endswith("(the probability is not their share). A validation split points the other way.")
+    assert other.evidence.endswith(
+        f"(the probability is not their share). Validation accuracy 60.0% at step {STEPS[-1]} (its best). "
+        "A validation split points the other way."
+    )
     assert verdict(STEPS, **low).agrees is None
 
 
@@ -175,7 +183,8 @@ def test_the_probability_is_from_a_validation_split_too_where_it_has_what_is_nee
     both = verdict(STEPS, **readings(), **beside)
     assert both.probability == pytest.approx(1 / (1 + math.exp(6)))
     assert (both.says, both.reached) == ("fits and is stuck", True)
-    assert "(the probability is not their share). The probability is from the validation split too." in both.evidence
+    assert both.evidence.endswith("(its best). The probability is from the validation split too.")
+    assert both.agrees is None, "the split is not asked twice"
     assert both.similar == verdict(STEPS, **readings()).similar
     alone = verdict(STEPS, **readings(), validation_accuracy=accuracy)
     assert alone.probability == pytest.approx(1 / (1 + math.exp(2)))
@@ -228,7 +237,6 @@ def test_five_points_and_ten_are_so_in_spite_of_rounding(made_up, best, last, dt
         return verdict(STEPS, **readings() | {"jacobian_alignment": alignment}, validation_accuracy=held_out)
 
     rest = len(STEPS) - 1
-    assert judged(rising(-0.5), *[best] * rest, last).says == "deteriorating"
     assert judged(rising(0.5), *[last] * rest, best).agrees is True
     assert judged(rising(-0.5), *[0.9] * len(STEPS)).says == "settled"
 
@@ -510,8 +518,10 @@ def test_a_validation_split_that_is_read_seldom_hides_no_reading(made_up):
                 del row.numbers["validation/accuracy"]
         assert also.verdict().agrees is True
         assert also.verdict().evidence.endswith("A validation split points the same way.")
-    rest = readings() | {"jacobian_alignment": rising(-0.5)}
-    assert verdict(STEPS, **rest, validation_accuracy=[0.6] + [math.nan] * 11 + [0.5]).says == "deteriorating"
+    far = verdict(STEPS, **readings(), validation_accuracy=[0.6] + [math.nan] * 11 + [0.5])
+    assert far.evidence.endswith(
+        f" Validation accuracy 60.0% at step {STEPS[0]} (its best) → 50.0% at step {STEPS[-1]}."
+    )
 
 
 def test_a_validation_split_may_be_read_at_other_steps(made_up):
@@ -519,7 +529,7 @@ def test_a_validation_split_may_be_read_at_other_steps(made_up):
     rest = readings() | {"jacobian_alignment": rising(-0.5)}
     at, held_out = [STEPS[0], STEPS[4] + 0.5, STEPS[-1]], [0.5, 0.9, 0.7]
     found = verdict(STEPS, **rest, validation_accuracy=held_out, validation_steps=at)
-    assert found.says == "deteriorating"
+    assert f" Validation accuracy 90.0% at step {at[1]} (its best) → 70.0% at step {STEPS[-1]}." in found.evidence
     rows = [
         (step, {f"train/{name}": values[place] for name, values in rest.items()}) for place, step in enumerate(STEPS)
     ]
@@ -527,7 +537,7 @@ def test_a_validation_split_may_be_read_at_other_steps(made_up):
     rows.insert(-1, (STEPS[-1] - 1, {"validation/accuracy": 0.9}))
     apart = History()
     apart._extend(gnomon.probe._history.Row(*row) for row in rows)
-    assert apart.verdict().says == "deteriorating"
+    assert f" Validation accuracy 90.0% at step {STEPS[-1] - 1} (its best) → 70.0% " in apart.verdict().evidence
     assert verdict(STEPS, **rest, validation_accuracy=[0.5] * 12 + [0.7]).says == "fits and is stuck"
     for wrong in ([1, 3], [STEPS[-1], STEPS[-1]], [math.nan, STEPS[-1]], [], [[1, STEPS[-1]]]):
         with pytest.raises(

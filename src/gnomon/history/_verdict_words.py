@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+from jaxtyping import Float
+
 from gnomon.history._corpus import Corpus, SimilarRun
 from gnomon.history._model import Model, Row
 from gnomon.history._traits import Series, doubling_ago
@@ -14,6 +17,17 @@ RESERVATIONS = {
     UNFITTED: " The corpus has hardly any such networks.",
 }
 """What is said of these states besides."""
+USED = " The probability is from the validation split too."
+WAYS = {None: "", True: " A validation split points the same way.", False: " A validation split points the other way."}
+"""By whether a validation split that the probability is not from agrees: what is said of it."""
+MOVED = {
+    "training accuracy": ("accuracy", ".1%"),
+    "log-probability": ("log_probability", ".2g"),
+    "weight norm": ("parameter_norm", ".3g"),
+    "Jacobian norm": ("jacobian_norm", ".3g"),
+    "Jacobian alignment": ("jacobian_alignment", ".2f"),
+}
+"""What the evidence shows before and after the last doubling of the steps, by its words, and how it is written."""
 LIKELY = 0.5
 """The probability from which something is predicted to happen."""
 
@@ -31,16 +45,6 @@ def sentence(says: str, probability: float, low: float, high: float, expected: f
     )
 
 
-MOVED = {
-    "training accuracy": ("accuracy", ".1%"),
-    "log-probability": ("log_probability", ".2g"),
-    "weight norm": ("parameter_norm", ".3g"),
-    "Jacobian norm": ("jacobian_norm", ".3g"),
-    "Jacobian alignment": ("jacobian_alignment", ".2f"),
-}
-"""What the evidence shows before and after the last doubling of the steps, by its words, and how it is written."""
-
-
 def evidence(steps: Series, values: Mapping[str, Series], similar: Sequence[SimilarRun]) -> str:
     """What can be checked: the readings, what the last doubling brought, and what became of similar runs."""
     moved = [
@@ -52,6 +56,19 @@ def evidence(steps: Series, values: Mapping[str, Series], similar: Sequence[Simi
         f"In the last doubling of the steps, up to step {steps[-1]:,.12g}: {', '.join(moved)}; {rose} of the "
         f"{len(similar)} most similar runs rose by five points or more (the probability is not their share)."
     )
+
+
+def of_validation(
+    steps: Float[np.ndarray, "r"], held_out: Mapping[str, Float[np.ndarray, "r"]], used: bool, agrees: bool | None
+) -> str:
+    """The best accuracy of a validation split and its last, and whether that bears the probability out."""
+    if not held_out:
+        return ""
+    accuracy = held_out["validation_accuracy"]
+    best = len(accuracy) - 1 - int(accuracy[::-1].argmax())
+    now = "" if best == len(accuracy) - 1 else f" → {accuracy[-1]:.1%} at step {steps[-1]:,.12g}"
+    way = USED if used else WAYS[agrees]
+    return f" Validation accuracy {accuracy[best]:.1%} at step {steps[best]:,.12g} (its best){now}.{way}"
 
 
 def counterfactual(model: Model, row: Row, probability: float) -> str:
