@@ -114,8 +114,8 @@ def verdict(
             that memorised. It was fitted to digits: without them such networks are less far apart.
         Misleads: Of two moments in a family that it was not fitted to, one of them before a rise, it names that one 79
             times in 100, with a validation split of a tenth 84 times, from that alone 82. It is no oracle: of the fifth
-            of such runs that get below 5 % one in six would still have risen, of those below 3 % with the split one in
-            eleven.
+            of such runs that get below 5 %, asked twice per doubling of the steps, one in six would still have risen
+            (asked more often, more), of those below 3 % with the split one in eleven.
 
     What is used has no unit, so that networks of any size are comparable: for each share its level and its change over
     the last doubling of the steps, for each norm the change of its logarithm over each of the last two doublings, for

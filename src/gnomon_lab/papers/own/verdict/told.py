@@ -28,7 +28,7 @@ ASKED = (1, DOUBLING, 2 * DOUBLING)
 def words(scored: Scored, predicted: Probabilities, stop: float) -> list[dict[str, object]]:
     """What is said at the scored moments, by the probability alone, and how often a rise came; two bands of it too.
 
-    A validation split says "stuck", "settled" or "deteriorating" in place of "at rest".
+    A validation split says "stuck" or "settled" in place of "at rest".
     """
     given = predicted[scored.rows]
     bands = {
