@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -44,6 +44,10 @@ def _no_figures(seeds: Seeds) -> list[Figure]:
     return []
 
 
+def _no_tables(config: Settings) -> dict[str, Path]:
+    return {}
+
+
 @dataclass(frozen=True)
 class Experiment(Generic[ConfigT]):
     """An experiment: what it runs, and what it derives from the records.
@@ -61,6 +65,7 @@ class Experiment(Generic[ConfigT]):
         others: further settings that the claims are about.
         figures_over_seeds: the figures that need the records of several seeds.
         table_over_seeds: the table over several seeds; without it, each cell is the mean and range over the seeds.
+        tables: the files that a run of a setting reads, by name: with others it does not go on.
     """
 
     entry: Entry
@@ -75,6 +80,7 @@ class Experiment(Generic[ConfigT]):
     others: tuple[ConfigT, ...] = ()
     figures_over_seeds: Callable[[Seeds], Sequence[Figure]] = _no_figures
     table_over_seeds: Callable[[Seeds], Cells] | None = None
+    tables: Callable[[ConfigT], Mapping[str, Path]] = _no_tables
 
     @property
     def name(self) -> str:
@@ -90,7 +96,7 @@ class Experiment(Generic[ConfigT]):
         """Runs one seed from where it is to its end; its result.json then says that it is finished."""
         import torch
 
-        from gnomon_lab.runs.data import noting
+        from gnomon_lab.runs.data import note_tables, noting
         from gnomon_lab.runs.run import Run
         from gnomon_lab.runs.series import seconds_of
 
@@ -98,6 +104,7 @@ class Experiment(Generic[ConfigT]):
         with run.locked():
             if found.finished:  # by another process, since we looked
                 return
+            note_tables(found.folder, self.tables(config))
             found.begin()
             torch.set_num_threads(config.threads)
             with run.locating(), noting(found.folder), subnormals_as_zero(), convolutions_in_float32():

@@ -1,5 +1,6 @@
-"""A run goes on with the images that it was begun with, or not at all."""
+"""A run goes on with the images and the tables that it was begun with, or not at all."""
 
+import hashlib
 import json
 from dataclasses import replace
 
@@ -8,6 +9,8 @@ import pytest
 from gnomon.errors import DataError
 from gnomon_lab.cli.execute import execute, execute_many
 from gnomon_lab.papers.grokalign.rank import EXPERIMENT
+from gnomon_lab.papers.own import verdict, who_knows_first
+from gnomon_lab.papers.own._watched import CORPUS
 from gnomon_lab.runs import find_run, load_run
 from gnomon_lab.runs.data import load_images
 from gnomon_lab.runs.files import write_json
@@ -110,3 +113,52 @@ def test_hashes_that_are_not_sound_are_named(tmp_path, places, value):
     write_json(path, json.loads(path.read_text()) | {"data": value})
     with pytest.raises(DataError, match=r"expected name, split, limit and sha256 of each entry of data"):
         execute(loading(), CONFIG, 0, tmp_path, places[0])
+
+
+def reading(real, stop_at=None):
+    """An experiment that reads a table, and counts instead of what it does; killed at a step."""
+
+    def run(config, run):
+        for step in run.steps("a", 3):
+            if step == stop_at:
+                raise StoppedError
+            run.record(step)
+
+    return replace(loading(), run=run, entry=real.entry, small=real.small, tables=real.tables, claims=lambda _: [])
+
+
+ON_THE_CORPUS = pytest.mark.parametrize("real", [who_knows_first.EXPERIMENT, verdict.EXPERIMENT], ids=lambda e: e.name)
+
+
+@pytest.mark.bad_input
+@ON_THE_CORPUS
+def test_a_run_on_a_table_goes_on_with_no_other(tmp_path, real):
+    table, whole = tmp_path / "mine.parquet", reading(real)
+    table.write_bytes(b"one")
+    config = replace(real.small, corpus=str(table))
+    with pytest.raises(StoppedError):
+        execute(reading(real, stop_at=2), config, 0, tmp_path, None)
+    folder = find_run(tmp_path, real.name, config, 0).folder
+    (entry,) = json.loads((folder / "config.json").read_text())["data"]
+    assert (entry["name"], entry["sha256"]) == (str(table), hashlib.sha256(b"one").hexdigest())
+    others = rf"run\({folder}\): expected the table {table} that the run read, got another\. Restore it, or choose"
+    table.write_bytes(b"two")
+    with pytest.raises(DataError, match=others):
+        execute(whole, config, 0, tmp_path, None)
+    table.write_bytes(b"one")
+    assert execute(whole, config, 0, tmp_path, None) == 0
+    table.write_bytes(b"two")
+    with pytest.raises(DataError, match=others):
+        execute(whole, config, 0, tmp_path, None)
+    with pytest.raises(DataError, match=others):
+        execute_many(whole, config, [0], tmp_path, None, None, 1)
+    table.unlink()  # nothing contradicts the run
+    assert execute(whole, config, 0, tmp_path, None) == 0
+
+
+@ON_THE_CORPUS
+def test_the_table_that_comes_with_gnomon_is_noted_too(tmp_path, real):
+    execute(reading(real), real.small, 0, tmp_path, None)
+    folder = find_run(tmp_path, real.name, real.small, 0).folder
+    (entry,) = json.loads((folder / "config.json").read_text())["data"]
+    assert (entry["name"], entry["sha256"]) == ("corpus.parquet", hashlib.sha256(CORPUS.read_bytes()).hexdigest())

@@ -32,8 +32,7 @@ def execute(experiment: Experiment[Settings], config: Settings, seed: int, root:
         require_device(config)
     found = open_run(root, name, config, seed)
     if found.finished:
-        if data_dir is not None:
-            require_data([found], data_dir)
+        require_data([found], data_dir, experiment.tables(config))
         say(f"{name}, seed {seed}: finished before, in {found.folder}", console)
     else:
         say(f"{name}, seed {seed}, in {found.folder}", console)
@@ -66,8 +65,7 @@ def execute_many(
     require_place(on, workers, config.threads)
     looked = {seed: finished_before(experiment, config, seed, root, console) for seed in seeds}
     before = [found for found in looked.values() if found is not None]
-    if data_dir is not None:
-        require_data(before, data_dir)
+    require_data(before, data_dir, experiment.tables(config))
     make = partial(experiment.finish, config, data_dir=data_dir and data_dir.resolve())
     tasks = [Task(name, config, seed, root.resolve(), make) for seed, found in looked.items() if found is None]
     finished, failed, wrong = list[Found](), list[int](), list[GnomonError]()

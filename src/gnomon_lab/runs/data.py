@@ -1,7 +1,7 @@
-"""The images that a run loads: their hashes are noted in its config.json, and other images are refused later."""
+"""The images and tables that a run reads: their hashes are noted in its config.json, and others are refused later."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -14,8 +14,8 @@ from gnomon.errors import DataError
 from gnomon_lab.runs.files import read_json_object, write_json
 from gnomon_lab.runs.found import Found
 
-Asked = tuple[str, str, int | None]
-"""The name, the split and the limit that `load_images` was called with."""
+Asked = tuple[str, str | None, int | None]
+"""The name, the split and the limit that `load_images` was called with; of a table its name alone."""
 _FOLDER: ContextVar[Path | None] = ContextVar("_FOLDER", default=None)
 
 
@@ -27,13 +27,32 @@ def load_images(name: str, split: str, *, data_dir: Path | None = None, limit: i
     """
     loaded = data.load_images(name, split, data_dir=data_dir, limit=limit)
     if (folder := _FOLDER.get()) is not None:
-        asked, sha256, before = (name, split, limit), digest(*loaded), _noted(folder)
-        _require_same(folder, asked, before.setdefault(asked, sha256), sha256)
-        path = folder / "config.json"
-        entries = [{"name": n, "split": s, "limit": most, "sha256": of} for (n, s, most), of in before.items()]
-        if (config := read_json_object(path)).get("data") != entries:
-            write_json(path, config | {"data": entries})
+        _note(folder, (name, split, limit), digest(*loaded))
     return loaded
+
+
+def note_tables(folder: Path, tables: Mapping[str, Path]) -> None:
+    """Notes in a run's folder the hashes of the tables that it reads, by name.
+
+    Raises:
+        DataError: if the run read others before.
+    """
+    for asked, sha256 in _hashes(tables).items():
+        _note(folder, asked, sha256)
+
+
+def _note(folder: Path, asked: Asked, sha256: str) -> None:
+    before, path = _noted(folder), folder / "config.json"
+    _require_same(folder, asked, before.setdefault(asked, sha256), sha256)
+    entries = [{"name": n, "split": s, "limit": most, "sha256": of} for (n, s, most), of in before.items()]
+    if (config := read_json_object(path)).get("data") != entries:
+        write_json(path, config | {"data": entries})
+
+
+def _hashes(tables: Mapping[str, Path]) -> dict[Asked, str]:
+    """The hashes of the tables that are there; whoever reads one that is not says so."""
+    there = {name: path.read_bytes() for name, path in tables.items() if path.is_file()}
+    return {(name, None, None): hashlib.sha256(content).hexdigest() for name, content in there.items()}
 
 
 @contextmanager
@@ -46,18 +65,18 @@ def noting(folder: Path) -> Iterator[None]:
         _FOLDER.reset(token)
 
 
-def require_data(runs: Sequence[Found], data_dir: Path) -> None:
-    """Raises DataError if a run loaded other images than those of a folder of data sets; loads each once.
+def require_data(runs: Sequence[Found], data_dir: Path | None, tables: Mapping[str, Path]) -> None:
+    """Raises DataError if a run read other tables, or loaded other images than those of a folder of data sets, if any.
 
-    Runs of versions that noted no hashes are not checked.
+    Each is loaded once. Tables that are gone are not checked, nor are runs of versions that noted no hashes.
     """
-    here: dict[Asked, str] = {}
+    here = _hashes(tables)
     for run in runs:
         for asked, sha256 in _noted(run.folder).items():
-            if asked not in here:
-                name, split, limit = asked
+            name, split, limit = asked
+            if asked not in here and split is not None and data_dir is not None:
                 here[asked] = digest(*data.load_images(name, split, data_dir=data_dir, limit=limit))
-            _require_same(run.folder, asked, sha256, here[asked])
+            _require_same(run.folder, asked, sha256, here.get(asked, sha256))
 
 
 def digest(*parts: Tensor | None) -> str:
@@ -84,10 +103,11 @@ def _noted(folder: Path) -> dict[Asked, str]:
 def _require_same(folder: Path, asked: Asked, before: str, now: str) -> None:
     if before != now:
         name, split, limit = asked
-        raise DataError(
-            folder,
-            f"the samples of {name} ({split}{'' if limit is None else f', the first {limit:,}'}) that the run loaded",
-            "others",
-            "Name their folder by --data-dir or GNOMON_DATA, or choose another folder --runs.",
-            where="run",
-        )
+        first = "" if limit is None else f", the first {limit:,}"
+        expected, got, advice = (
+            (f"the table {name} that the run read", "another", "Restore it")
+            if split is None
+            else (f"the samples of {name} ({split}{first}) that the run loaded", "others",
+                  "Name their folder by --data-dir or GNOMON_DATA")
+        )  # fmt: skip
+        raise DataError(folder, expected, got, f"{advice}, or choose another folder --runs.", where="run")

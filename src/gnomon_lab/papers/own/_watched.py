@@ -56,6 +56,11 @@ def corpus_at(path: str) -> Path:
     return Path(path) if path else CORPUS
 
 
+def corpus_by_name(path: str) -> dict[str, Path]:
+    """The same table, under the name that a run's config.json has for it."""
+    return {path or CORPUS.name: corpus_at(path)}
+
+
 def read_corpus(
     path: Path, needed: Iterable[str] = (), where: str = "who-knows-first"
 ) -> tuple[list[str], list[Watched]]:

@@ -16,7 +16,7 @@ from gnomon_lab.experiment import Experiment
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers.own._board import resamples, spread
 from gnomon_lab.papers.own._judged import AHEAD
-from gnomon_lab.papers.own._watched import Watched, corpus_at, families, read_corpus
+from gnomon_lab.papers.own._watched import Watched, corpus_at, corpus_by_name, families, read_corpus
 from gnomon_lab.papers.own.verdict.models import BOOSTED, SIMPLE, Fit
 from gnomon_lab.papers.own.verdict.moments import CHEAP, CORE, KINDS, VALIDATION, Moments, moments
 from gnomon_lab.papers.own.verdict.nested import HeldOutPredictions, nested
@@ -280,4 +280,7 @@ def rules_of(
     }
 
 
-EXPERIMENT = Experiment(EXPERIMENTS["verdict"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims)
+EXPERIMENT = Experiment(
+    EXPERIMENTS["verdict"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims,
+    tables=lambda config: corpus_by_name(config.corpus),
+)  # fmt: skip

@@ -9,7 +9,7 @@ from gnomon.errors import DataError
 from gnomon_lab.experiment import Experiment
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers.own._board import Networks, Scored, beyond, counts, judged, resamples
-from gnomon_lab.papers.own._watched import CORPUS, corpus_at, families, read_corpus
+from gnomon_lab.papers.own._watched import CORPUS, corpus_at, corpus_by_name, families, read_corpus
 from gnomon_lab.papers.own.who_knows_first.page import claims, figures, summary, table
 from gnomon_lab.runs import Run
 from gnomon_lab.settings import Count, Settings
@@ -75,5 +75,6 @@ def scores(networks: Networks, form: str, place: int) -> Scored:
 
 
 EXPERIMENT = Experiment(
-    EXPERIMENTS["who-knows-first"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims
-)
+    EXPERIMENTS["who-knows-first"], INTRODUCTION, SMALL, PAPER, run, table, summary, figures, claims,
+    tables=lambda config: corpus_by_name(config.corpus),
+)  # fmt: skip
