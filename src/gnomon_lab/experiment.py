@@ -109,7 +109,7 @@ class Experiment(Generic[ConfigT]):
             torch.set_num_threads(config.threads)
             with run.locating(), noting(found.folder), subnormals_as_zero(), convolutions_in_float32():
                 self.run(config, run)
-            records = run.records()
+            records = found.records()  # which raises where they were altered meanwhile
             columns, rows = self.table(records)
             run.require_own()
             found.finish(columns=columns, rows=rows, summary=self.summary(records), seconds=seconds_of(records))

@@ -161,6 +161,18 @@ def test_a_finished_run_of_which_a_file_was_altered_is_refused(tmp_path, name, o
     assert str(found.folder / name) in sentence
 
 
+def test_records_that_are_altered_while_a_run_goes_on_are_not_sealed(tmp_path):
+    def run(config, run):
+        count(run.folder)
+        altered(run.records_path, '{"arm":"a","step":4,"value":4.0', '{"arm":"a","step":4,"value":9.0')
+
+    found = begun(tmp_path)
+    altering = replace(EXPERIMENT, run=run, table=Counting.table, summary=Counting.summary)
+    with pytest.raises(DataError, match=r"expected the \d+ records of a that its .*, got others: .* to train this"):
+        altering.finish(CONFIG, found, lambda part, done, total: None)
+    assert not found.finished
+
+
 def test_an_unfinished_run_whose_sealed_records_were_altered_is_not_judged(tmp_path):
     found = begun(tmp_path)
     with pytest.raises(StoppedError):
