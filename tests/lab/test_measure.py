@@ -209,6 +209,24 @@ def test_one_of_two_tied_parameters_is_enough(folder, measured):
     assert "3 of 3 tensors" in said
 
 
+def test_the_number_of_batches_of_a_batch_norm_may_be_missing(folder, measured, complaint):
+    """As in files of before torch 0.4.1, which torch loads strictly; in eval mode nothing depends on it."""
+    from nets import normalised  # made by the fixture
+
+    torch.manual_seed(0)
+    model = normalised()
+    model(numbers(N, 6).float())
+    old = {name: tensor for name, tensor in model.state_dict().items() if name != "1.num_batches_tracked"}
+    normalised().load_state_dict(old, strict=True)
+    torch.save(old, "old.pt")
+    found, said = measured("old.pt", "nets:normalised", "some.npz", "--quantities", "jacobian_norm")
+    expected = gnomon.jacobian_norm(gnomon.input_jacobian(model.eval(), numbers(N, 6).float()).detach()).mean().item()
+    torch.testing.assert_close(found["quantities"]["jacobian_norm"]["mean"], expected)
+    assert "8 of 8 tensors" in said
+    torch.save({name: tensor for name, tensor in old.items() if name != "1.running_mean"}, "less.pt")
+    assert "the 9 tensors of the network, got 7: missing 1.running_mean. " in complaint("less.pt", "nets:normalised")
+
+
 def pickled(protocol):
     def write(path, thing):
         path.write_bytes(pickle.dumps(thing, protocol=protocol))
@@ -314,7 +332,7 @@ def test_damaged_checkpoints_are_one_line(folder, complaint, name, content):
     [
         ("deep", "expected the 6 tensors of the network, got 4: missing 4.weight, 4.bias."),
         ("one", "shapes of the network's tensors, got size mismatch for 2.weight: copying a param with shape"),
-        ("normalised", "missing 1.weight, 1.bias, 1.running_mean and 4 more; unexpected 2.weight, 2.bias."),
+        ("normalised", "missing 1.weight, 1.bias, 1.running_mean and 3 more; unexpected 2.weight, 2.bias."),
     ],
 )
 def test_mismatch_names_the_first_tensors(complaint, model, words):

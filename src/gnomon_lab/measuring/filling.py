@@ -35,7 +35,8 @@ def load(network: nn.Module, found: Sequence[Weights], key: str | None = None) -
 
     The names may have a prefix, such as `module.` or `backbone.`, which is removed; names without it are ignored. If
     several places would do, the one where checkpoints usually keep the weights is taken, or the one that `key` names.
-    For a parameter that the network has under two names, one is enough.
+    For a parameter that the network has under two names, one is enough, and a BatchNorm's `num_batches_tracked` may be
+    missing, as torch allows.
 
     Raises:
         CheckpointError: naming the first tensors that are missing or left over, or one that has another shape or does
@@ -43,7 +44,7 @@ def load(network: nn.Module, found: Sequence[Weights], key: str | None = None) -
     """
     place, others = chosen(network, places(network.state_dict(), found), key)
     own = place.tensors
-    tensors = own | tied(network, own)
+    tensors = own | implied(network, own)
     require_all(network.state_dict(), tensors, len(own))
     try:
         network.load_state_dict(tensors)
@@ -94,7 +95,7 @@ def fills(network: nn.Module, place: Place) -> bool:
     wanted, own = network.state_dict(), place.tensors
     return (
         own.keys() <= wanted.keys()
-        and wanted.keys() <= {*own, *tied(network, own)}
+        and wanted.keys() <= {*own, *implied(network, own)}
         and all(is_lazy(wanted[name]) or wanted[name].shape == tensor.shape for name, tensor in own.items())
     )
 
@@ -120,6 +121,19 @@ def mismatch(wanted: int, found: int, advice: str, kinds: Mapping[str, Sequence[
     """The error for tensors that are missing, left over, or of another shape: their names, by kind."""
     got = "; ".join(f"{kind} {listed(names)}" for kind, names in kinds.items() if names)
     return CheckpointError("checkpoint", f"the {wanted} tensors of the network", f"{found}: {got}", advice)
+
+
+def implied(network: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What is not among the tensors and need not be: tied parameters, and how many batches a BatchNorm has seen.
+
+    Files of before torch 0.4.1, and what was converted from other libraries, lack the latter; without a momentum alone
+    it decides anything, and then only in training.
+    """
+    norms = nn.modules.batchnorm._BatchNorm
+    layers = (name for name, layer in network.named_modules() if isinstance(layer, norms))
+    counts = {".".join(filter(None, [name, "num_batches_tracked"])) for name in layers}
+    own = {name: count for name, count in network.state_dict().items() if name in counts - {*tensors}}
+    return tied(network, tensors) | own
 
 
 def tied(network: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
