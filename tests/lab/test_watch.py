@@ -168,6 +168,24 @@ def test_the_page_overwrites_no_readings_and_nothing_of_a_run(gnomon, folder):
     assert {path: path.read_bytes() for path in before} == before
 
 
+@pytest.mark.bad_input
+@pytest.mark.parametrize("begun", ["records.jsonl", ".lock"])
+def test_the_page_is_not_written_into_a_run(gnomon, folder, begun):
+    """A new result.json would say that the run is finished, and a figure is one of its own."""
+    run = folder / "runs/digits/2-seed0"
+    (run / "figures").mkdir(parents=True)
+    for name in ("config.json", begun, "figures/curves.svg"):
+        (run / name).write_text("")
+    (folder / "latest").symlink_to(run)
+    for path in ("result.json", "figures/curves.svg", "figures/page.html", "page.html"):
+        for place in (run, folder / "latest"):
+            code, out, err = gnomon("runs", "--once", "--out", str(place / path))
+            assert (code, out) == (2, "")
+            assert f"(--out): expected a file outside a run's folder, got '{place / path}'. Name another file." in err
+    assert sorted(path.name for path in run.rglob("*.*")) == sorted({"config.json", begun, "curves.svg"})
+    assert gnomon("runs", "--once", "--out", "runs/digits/page.html")[::2] == (0, "")
+
+
 def test_the_page_has_a_name_of_its_own(gnomon, folder):
     assert gnomon("runs", "--once") == (0, "watch.html\n", "")
     assert '"test/accuracy": [0,0.1,0.2]' in (folder / "watch.html").read_text()

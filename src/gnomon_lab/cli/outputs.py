@@ -7,12 +7,12 @@ from pathlib import Path
 
 from gnomon.errors import DataError
 
-RUN = ("config.json", "records.jsonl")
-"""The files by which a run's folder is known."""
+RUN = ("records.jsonl", ".lock")
+"""A folder with a config.json and one of these is a run's."""
 
 
 def refuse(outputs: Mapping[str, Path], inputs: Iterable[Path]) -> None:
-    """Refuses outputs that cannot be written, that exist and are not regular files, that a run holds or that are read.
+    """Refuses outputs that cannot be written, are no regular files, are in a run's folder, or are read.
 
     Args:
         outputs: the files to be written, by option.
@@ -34,7 +34,7 @@ def refuse(outputs: Mapping[str, Path], inputs: Iterable[Path]) -> None:
                 raise DataError(option, "a file, or none yet", got, "Name another file.")
         if not os.access(path.absolute().parent, os.W_OK):
             raise DataError(option, "a folder to write in", f"that of {str(path)!r}", "Name another file.")
-        if path.exists() and all((path.parent / name).is_file() for name in RUN):
+        if any(map(is_run, path.resolve().parents)):
             raise DataError(option, "a file outside a run's folder", f"{str(path)!r}", "Name another file.")
         for other in inputs:
             if path.exists() and other.exists() and path.samefile(other):
@@ -44,6 +44,11 @@ def refuse(outputs: Mapping[str, Path], inputs: Iterable[Path]) -> None:
     if len(paths) < len(outputs):
         got = ", ".join(repr(str(path)) for path in outputs.values())
         raise DataError(f"--{', --'.join(outputs)}", "a file each", got, "Name one for each.")
+
+
+def is_run(folder: Path) -> bool:
+    """Whether it is a run's folder, in which no file is written: even a new one, result.json, would end the run."""
+    return (folder / "config.json").is_file() and any((folder / name).exists() for name in RUN)
 
 
 def kind(path: Path) -> str:
