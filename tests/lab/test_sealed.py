@@ -1,6 +1,7 @@
 """What a run stands on: altered, copied, missing or hostile files are named, and stop no other run."""
 
 import os
+import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -197,7 +198,7 @@ def test_a_begun_run_whose_configuration_was_altered_is_refused(tmp_path):
     found = begun(tmp_path)
     altered(found.folder / "config.json", '"steps": 4000', '"steps": 40')
     with pytest.raises(
-        DataError, match=r"config\.json\): expected the configuration and seed that grok-digits/\w+-seed0"
+        DataError, match=r"config\.json\): expected the configuration and seed that grok-digits/\w+-seed0 .* delete the"
     ):
         begun(tmp_path)
 
@@ -308,7 +309,11 @@ FIELDS = {
 def test_one_hostile_file_is_a_sentence_and_stops_no_other_run(tmp_path, name, content):
     healthy, hurt = finished(tmp_path, 0), finished(tmp_path, 1)
     (hurt.folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(DataError, match=r"\): expected "):
+    advice = {
+        "config.json": "Restore it, or delete the folder to run again.",
+        "result.json": "Restore it, or delete it: the same `gnomon run` then finishes the run again.",
+    }
+    with pytest.raises(DataError, match=rf"{name}\): expected a JSON .*\. {re.escape(advice[name])}$"):
         load_run(hurt.folder)
     runs, (said,) = all_runs(tmp_path)
     assert runs == [healthy]

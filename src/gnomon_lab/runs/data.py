@@ -12,7 +12,7 @@ from torch import Tensor
 from gnomon import data
 from gnomon.errors import DataError
 from gnomon_lab.runs.files import read_json_object, write_json
-from gnomon_lab.runs.found import Found
+from gnomon_lab.runs.found import AFRESH, Found
 
 Asked = tuple[str, str | None, int | None]
 """The name, the split and the limit that `load_images` was called with; of a table its name alone."""
@@ -97,7 +97,7 @@ def _noted(folder: Path) -> dict[Asked, str]:
         return {(one["name"], one["split"], one["limit"]): one["sha256"] for one in entries}
     except (TypeError, KeyError) as cause:
         expected = "name, split, limit and sha256 of each entry of data"
-        raise DataError(path, expected, cause, "Restore the file.", where="run") from cause
+        raise DataError(path, expected, cause, AFRESH, where="run") from cause
 
 
 def _require_same(folder: Path, asked: Asked, before: str, now: str) -> None:

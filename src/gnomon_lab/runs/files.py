@@ -113,8 +113,8 @@ def read_bytes(path: Path) -> bytes:
     return path.read_bytes() if path.exists() else b""
 
 
-def read_json_object(path: Path) -> dict[str, Json]:
-    """The object in a JSON file.
+def read_json_object(path: Path, advice: str = "Restore it.") -> dict[str, Json]:
+    """The object in a JSON file; `advice` ends the errors.
 
     Raises:
         DataError: if it holds no JSON, or something other than an object, or what could not be written again.
@@ -123,10 +123,10 @@ def read_json_object(path: Path) -> dict[str, Json]:
         value = json.loads(read_bytes(path))
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(path, "a JSON file", error, "Restore it.", where="read_json_object") from error
+        raise DataError(path, "a JSON file", error, advice, where="read_json_object") from error
     if not isinstance(value, dict) or _is_deep(value):
         got = "one too deep" if isinstance(value, dict) else type(value).__name__
-        raise DataError(path, "a JSON object", got, "Restore the file.", where="read_json_object")
+        raise DataError(path, "a JSON object", got, advice, where="read_json_object")
     return value
 
 

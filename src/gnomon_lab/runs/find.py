@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gnomon.errors import DataError
 from gnomon_lab.runs.files import Json, read_json_object, sync, write_json
-from gnomon_lab.runs.found import Found, digest, plain
+from gnomon_lab.runs.found import AFRESH, Found, digest, plain
 
 SEEDS = 10**9
 """Seeds are below this number."""
@@ -72,13 +72,13 @@ def _read(folder: Path) -> Found:
     path = folder / "config.json"
     if not path.is_file():
         raise DataError(folder, "a run's folder with config.json", "none", "See `gnomon list`.", where="run")
-    config = read_json_object(path)
+    config = read_json_object(path, AFRESH)
     if wrong := [name for name, right in CONFIG.items() if not right(config.get(name))]:
         raise DataError(
             folder,
             "experiment, config, seed, made_with and started in config.json",
             f"no sound {', '.join(wrong)}",
-            "Restore the file, or delete the folder to run again.",
+            AFRESH,
             where="run",
         )
     return Found(folder, *(config[name] for name in CONFIG))
@@ -96,7 +96,7 @@ def _sound(found: Found) -> Found:
             found.folder / "config.json",
             f"the configuration and seed that {named} is named after",
             f"those of {found.name}: the file was altered, or its folder copied or renamed",
-            "Restore it.",
+            AFRESH,
             where="run",
         )
     if found.finished:

@@ -17,6 +17,7 @@ from gnomon_lab.runs.records import Finished, Record, parse_records, require_sea
 LONGEST = 10**12
 """Runs take fewer seconds."""
 AGAIN = "Restore it, or delete it: the same `gnomon run` then finishes the run again."
+AFRESH = "Restore it, or delete the folder to run again."
 RESULT: dict[str, Callable[[Json], object]] = {
     "summary": lambda value: isinstance(value, str),
     "seconds": lambda value: type(value) in (int, float) and 0 <= value < LONGEST,
@@ -66,7 +67,7 @@ class Found:
             DataError: if it or config.json was altered since the run finished, or an entry is not what it should be.
         """
         path = self._result_path
-        result = read_json_object(path)
+        result = read_json_object(path, AGAIN)
         if result.pop("sha256", None) != _sha256(result) or not {"config_sha256", "records_sha256"} <= result.keys():
             got = "another: the file was altered"
             raise DataError(path, "the result that the run finished with", got, AGAIN, where="run")
