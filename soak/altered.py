@@ -100,7 +100,7 @@ class AlteredRuns:
     def after_list(self, name: str, seed: int, place: Path, folder: Path) -> tuple[str, str]:
         """The healthy runs stand there as before, and the altered one as before or with a word."""
         ended = called(["list"])
-        if (bad := unfit(ended, (0,)))[0]:
+        if (bad := unfit(ended, (int("\n  left out: " in ended.out),)))[0]:
             return bad
         before = [line for line in self.listed.out.splitlines() if place.name not in line]
         after = ended.out.splitlines()

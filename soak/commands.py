@@ -16,7 +16,7 @@ from soak.guard import environment, violations
 from soak.hostile import arguments, furnish, outward, shown
 from soak.kills import same_machine
 
-CODES = {"verify": (0, 1, 2), "verdict": (0, 1, 2)}
+CODES = dict.fromkeys(("list", "report", "verify", "verdict"), (0, 1, 2))
 ENVIRONMENTS: tuple[dict[str, str], ...] = (
     {}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "latin-1"},
     {"TERM": "dumb"}, {"COLUMNS": "1"}, {"COLUMNS": "20", "FORCE_COLOR": "1"}, {"COLUMNS": "-5"},

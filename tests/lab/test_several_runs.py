@@ -134,8 +134,11 @@ def test_list_says_that_there_are_no_runs(gnomon, tmp_path):
 
 def test_list_tells_settings_results_and_durations(gnomon, runs, tmp_path):
     open_run(tmp_path / "runs", "grok-digits", CONFIG, 2)
+    assert gnomon("list").returncode == 0
     (runs[2].folder / "config.json").write_text("{")
-    said = gnomon("list").stdout.splitlines()
+    listed = gnomon("list")
+    assert listed.returncode == 1, "one was left out"
+    said = listed.stdout.splitlines()
     at = said.index("  grok-digits, --steps 2 --train 20 --width 8")
     first, summary, *_, begun = said[at + 1 : at + 6]
     assert first.startswith(f"    runs/grok-digits/{runs[0].folder.name}  seed 0, finished, took ")
@@ -154,6 +157,15 @@ def test_report_takes_the_default_setting_or_says_what_it_took(gnomon, runs, tmp
     done = gnomon("report", "grok-digits")
     assert done.stdout == f"runs/grok-digits/{runs[0].digest}-seeds/report.html\n"
     assert done.stderr == "grok-digits, default setting, seed 0, 1\n"
+
+
+def test_report_without_a_damaged_run_is_no_success(gnomon, runs):
+    assert gnomon("report", "grok-digits").returncode == 0
+    (runs[0].folder / "config.json").write_text("{")
+    done = gnomon("report", "grok-digits")
+    assert (done.returncode, done.stdout) == (1, f"runs/grok-digits/{runs[2].folder.name}/report.html\n")
+    assert done.stderr.startswith("left out: ")
+    assert gnomon("report", str(runs[2].folder)).returncode == 0, "nothing was left out"
 
 
 def test_the_records_of_several_seeds_are_one_table(gnomon, runs, tmp_path, monkeypatch):
@@ -412,5 +424,5 @@ def test_a_result_with_something_else_in_it_stops_no_list(gnomon, tmp_path, name
     found = open_run(tmp_path / "runs", "grok-digits", CONFIG, 0)
     found.finish(**{name: wrong})
     listed = gnomon("list")
-    assert listed.returncode == 0
+    assert listed.returncode == 1, "the run is left out"
     assert f"result.json): expected a sound {name}, got {wrong!r}. Restore it, or delete it" in listed.stdout

@@ -15,27 +15,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    """The experiments, and the runs on disk: their settings, how long they took, and what came out."""
+    """The experiments, and the runs on disk: their settings, how long they took, and what came out.
+
+    Exit code 1 if a run was left out because its files are damaged.
+    """
 
     runs: Path = Path("runs")
     """The folder that holds all runs."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prints both."""
+    """Prints both; returns 1 if a run was left out."""
     options = parse(Options, arguments, "gnomon list")
     say("experiments")
     for name, entry in EXPERIMENTS.items():
         say(f"  {name:<20} {entry.shows} ({entry.source})")
     there = options.runs.is_dir()
     say(f"runs in {options.runs}" + ("" if there else ": there is no such folder"))
-    if there:
-        list_runs(options.runs)
-    return 0
+    return int(there and list_runs(options.runs))
 
 
-def list_runs(root: Path) -> None:
-    """Prints the runs, grouped by setting."""
+def list_runs(root: Path) -> bool:
+    """Prints the runs, grouped by setting; returns whether one was left out."""
     from gnomon_lab.cli.state import state
     from gnomon_lab.report.setting import setting
     from gnomon_lab.runs import all_runs
@@ -56,3 +57,4 @@ def list_runs(root: Path) -> None:
         say(f"  left out: {sentence}")
     if not (runs or damaged):
         say("  none")
+    return bool(damaged)

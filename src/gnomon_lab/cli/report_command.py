@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    """Write a run's page again, from its records."""
+    """Write a run's page again, from its records.
+
+    Exit code 1 if a run of the experiment was left out because its files are damaged.
+    """
 
     run: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN")]
-    """A run's folder, or an experiment's name: the latest finished run of its default setting, with all its seeds."""
+    """A run's folder, or an experiment's name: the last finished run of its default setting, with all its seeds."""
     runs: Path = Path("runs")
     """The folder that holds all runs."""
     table: Path | None = None
@@ -30,7 +33,7 @@ class Options:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Writes the page and prints its path."""
+    """Writes the page and prints its path; returns 1 if a run was left out."""
     options = parse(Options, arguments, "gnomon report")
     from gnomon_lab.report.build import build, require_finished
     from gnomon_lab.report.over_seeds import build_over_seeds
@@ -38,18 +41,18 @@ def main(arguments: Sequence[str]) -> int:
     from gnomon_lab.runs import load_run
 
     is_name = options.run in EXPERIMENTS or not ("/" in options.run or Path(options.run).exists())
-    seeds = latest(options.run, options.runs) if is_name else [load_run(Path(options.run))]
+    seeds, damaged = latest(options.run, options.runs) if is_name else ([load_run(Path(options.run))], [])
     require_finished(seeds[0])
     if options.table is not None:
         refuse({"table": options.table}, [run.folder / "records.jsonl" for run in seeds])
         write_table(seeds, options.table)
     shown = experiment(seeds[0].experiment)
     say(str(build(shown, seeds[0]) if len(seeds) == 1 else build_over_seeds(shown, seeds)))
-    return 0
+    return int(bool(damaged))
 
 
-def latest(name: str, root: Path) -> "list[Found]":
-    """An experiment's latest run and all seeds of its setting; prints on stderr which it uses."""
+def latest(name: str, root: Path) -> "tuple[list[Found], list[str]]":
+    """All seeds of the setting of which a run finished last, and what is wrong with other runs; says so on stderr."""
     from gnomon_lab.cli.terminal import Terminal
     from gnomon_lab.report.setting import DEFAULT, elsewhere, setting
     from gnomon_lab.runs import all_runs
@@ -71,4 +74,4 @@ def latest(name: str, root: Path) -> "list[Found]":
     seeds = [run for run in finished if run.digest == last.digest]
     which = ", ".join(str(seed) for seed in sorted(run.seed for run in seeds))
     say(f"{name}, {setting(shown, last)}, seed {which}", terminal)
-    return seeds
+    return seeds, damaged
