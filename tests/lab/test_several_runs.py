@@ -159,6 +159,15 @@ def test_report_takes_the_default_setting_or_says_what_it_took(gnomon, runs, tmp
     assert done.stderr == "grok-digits, default setting, seed 0, 1\n"
 
 
+def test_report_takes_the_run_that_finished_last(gnomon, runs):
+    """Of two settings, neither the default: what was begun first may end last."""
+    begun_first, begun_last = runs[0], runs[2]
+    os.utime(begun_first.folder / "result.json", ns=(0, begun_last.ended_ns + 1))
+    assert gnomon("report", "grok-digits").stderr == "grok-digits, --steps 2 --train 20 --width 8, seed 0, 1\n"
+    os.utime(begun_last.folder / "result.json", ns=(0, begun_first.ended_ns + 1))
+    assert gnomon("report", "grok-digits").stderr.startswith("grok-digits, --coefficient 0.5 ")
+
+
 def test_report_without_a_damaged_run_is_no_success(gnomon, runs):
     assert gnomon("report", "grok-digits").returncode == 0
     (runs[0].folder / "config.json").write_text("{")

@@ -70,7 +70,7 @@ def latest(name: str, root: Path) -> "tuple[list[Found], list[str]]":
         advice = f"Call `gnomon run {name}{options}` to finish it."
         raise DataError(name, f"a finished run in {root}", f"an unfinished one, {words}", advice)
     usual = [run for run in finished if run.has_one_of([shown.small])]
-    last = (usual or finished)[-1]
+    last = max(usual or finished, key=lambda run: run.ended_ns)
     seeds = [run for run in finished if run.digest == last.digest]
     which = ", ".join(str(seed) for seed in sorted(run.seed for run in seeds))
     say(f"{name}, {setting(shown, last)}, seed {which}", terminal)
