@@ -42,6 +42,14 @@ before = highest()
 gnomon.centroid_influence(model, x[:2], x, labels, loss, memory=BUDGET)
 print(highest() - before)
 """
+DEEPFOOL = """
+model = torch.nn.Sequential(torch.nn.Linear(1000, 64), torch.nn.Tanh(), torch.nn.Linear(64, 100))
+x = torch.randn(250, 1000)
+gnomon.deepfool(model, x[:2], max_steps=1)
+before = highest()
+gnomon.deepfool(model, x, max_steps=1, memory=BUDGET)
+print(highest() - before)
+"""
 ESTIMATE = """
 from gnomon.models import mlp
 
@@ -195,6 +203,13 @@ def test_orthograd_takes_the_memory_of_two_gradients():
 def test_an_estimate_of_many_outputs_keeps_to_its_budget():
     # Without a budget it takes 360 MiB: random vectors and a basis as long as the outputs.
     assert peak(ESTIMATE, 2**25) < 1.2 * 2**25
+
+
+@pytest.mark.unchecked
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell peaks of memory")
+def test_deepfool_keeps_to_its_budget():
+    # With one copy of the Jacobians counted it is 2, all of them are 100 MB.
+    assert peak(DEEPFOOL, 2**25) < 1.3 * 2**25
 
 
 @pytest.mark.unchecked

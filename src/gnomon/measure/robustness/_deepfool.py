@@ -168,4 +168,4 @@ def _steps_to_boundary(
         step = torch.where(nearest < torch.inf, nearest.maximum(least[part, None]) * direction, 0)
         return {"step": step.view_as(tape.x)}
 
-    return map_tapes(model, x, read, jacobian=1, memory=memory, independent=True)["step"]
+    return map_tapes(model, x, read, jacobian=2, memory=memory, independent=True)["step"]
