@@ -59,11 +59,12 @@ def robust_radius(jacobian: Float[Tensor, "n c *d"], x: Float[Tensor, "n *d"]) -
     rows, sample = rows / torch.where(scale > 0, scale, 1), sample / torch.where(unit > 0, unit, 1)
     y = torch.linalg.vecdot(rows.detach(), sample.detach()).argmax(1, keepdim=True)
     apart = rows.take_along_dim(y.unsqueeze(2), 1) - rows
+    del rows  # or there would be four Jacobians in memory, of which a Probe counts three
     # Equal rows tie everywhere: 0, not 0/0, and no derivative of a norm at 0.
     equal = (apart == 0).all(2)
     length = norm(apart.masked_fill(equal.unsqueeze(2), 1)).masked_fill(equal, torch.inf)
     radius = torch.linalg.vecdot(apart, sample).relu() / length * unit[:, 0]
     nearest = radius.scatter(1, y, torch.inf).amin(1)
-    if rows.shape[1] > 1:
+    if apart.shape[1] > 1:
         _checks.held("x", "a radius", nearest)
     return nearest
