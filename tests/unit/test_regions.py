@@ -760,6 +760,22 @@ def test_strips_too_thin_to_keep_are_an_error_only_if_they_fill_much_of_the_box(
     assert len(strips(40, 3e-7, 1e5 - 1, origin=1e5)) == 41
 
 
+@pytest.mark.parametrize("many", [2, 40])
+def test_a_point_in_a_strip_too_thin_to_keep_belongs_to_the_nearest_region(many):
+    places = 0.5 + 3e-12 * torch.arange(many, dtype=torch.float64)
+    regions = slice_regions(one_layer(many * [[1, 0]], -places), FLAT, SQUARE)
+    assert len(regions) == 2
+    across = torch.linspace(0.5, places[-1], 50, dtype=torch.float64)
+    points = torch.stack([across, torch.linspace(-1, 1, 50, dtype=torch.float64)], 1)
+    left, right = regions.region_of_points(torch.tensor([[0.0, 0.0], [0.9, 0.0]])).tolist()
+    found = regions.region_of_points(points)
+    assert found.tolist() == 25 * [left] + 25 * [right]
+    apart = torch.minimum(across - 0.5, places[-1] - across)
+    torch.testing.assert_close(regions.boundary_distance(points), apart, rtol=0, atol=1e-15)
+    outside = torch.tensor([[0.5, 1 + 1e-11], [0.5 + 3e-12, -2.0], [1 + 1e-11, 0.0]], dtype=torch.float64)
+    assert regions.region_of_points(outside).tolist() == [-1, -1, -1]
+
+
 @pytest.mark.unchecked
 def test_max_pooling_windows_of_any_size_match_brute_force():
     model = image(nn.MaxPool2d(5, 2, 2)).double().eval()

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from gnomon import _checks
@@ -164,7 +164,9 @@ class Regions:
 
     @full_precision
     def region_of_points(self, points: Float[Tensor, "n 2"], *, memory: float | int | None = None) -> Int[Tensor, "n"]:
-        """The region in which each point of the plane lies, -1 outside of the box; on an edge, one of the two.
+        """The region in which each point of the plane lies, -1 outside of the box.
+
+        On an edge it is one of the two, and in a strip that was too thin to keep the nearest.
 
         Args:
             points: in the plane's coordinates.
@@ -177,13 +179,22 @@ class Regions:
         """
         require_coordinates(points)
         _checks.finite(points=points)
-        fitting = self._fitting(memory)
-        low, high = self.polygons.vertices.amin(1), self.polygons.vertices.amax(1)
-        rounding = 1e-12 * self.polygons.vertices.abs().amax()
-        low, high = low - rounding, high + rounding
+        points = points.to(self.polygons.vertices)
+        rounding, fitting = 1e-12 * self.polygons.vertices.abs().amax(), self._fitting(memory)
+        found = self._deepest(points, rounding, fitting)
+        inside = torch.cat([self._in_box(part) for part in torch.split(points, fitting)])
+        # Strips too thin to keep leave gaps, whose points belong to the nearest region.
+        while (lost := inside & (found == OUTSIDE)).any():
+            rounding = 8 * rounding
+            found[lost] = self._deepest(points[lost], rounding, fitting)
+        return found
+
+    def _deepest(self, points: Float[Tensor, "n 2"], rounding: Float[Tensor, ""], fitting: int) -> Int[Tensor, "n"]:
+        """The region in which each point is deepest, -1 if it is further than rounding from all of them."""
+        low, high = self.polygons.vertices.amin(1) - rounding, self.polygons.vertices.amax(1) + rounding
         together = max(1, fitting * CORNER * self.polygons.labels.shape[1] // (PAIR * len(self)))
         found = [torch.empty(0, dtype=torch.int64, device=low.device)]
-        for part in torch.split(points.to(low), together):
+        for part in torch.split(points, together):
             beside = [(part[:, None, i] >= low[:, i]) & (part[:, None, i] <= high[:, i]) for i in (0, 1)]
             owner, region = (beside[0] & beside[1]).nonzero(as_tuple=True)
             pairs = zip(torch.split(owner, fitting), torch.split(region, fitting), strict=True)
@@ -194,6 +205,10 @@ class Regions:
             nearest = region.new_full((len(part),), len(self)).scatter_reduce(0, owner[first], region[first], "amin")
             found.append(torch.where(deepest >= -rounding, nearest, OUTSIDE))
         return torch.cat(found)
+
+    def _in_box(self, points: Float[Tensor, "n 2"]) -> Bool[Tensor, "n"]:
+        """Whether each point is in the box."""
+        return (cross(self.box.roll(-1, 0) - self.box, points[:, None] - self.box) >= 0).all(1)
 
     def _fitting(self, memory: float | int | None) -> int:
         """How many pairs of a point and a region's corners take half of the budget."""
