@@ -696,6 +696,26 @@ def test_functions_that_are_not_are_named_with_their_line(form, named):
         slice_regions(model, FLAT, SQUARE)
 
 
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda m, x: m.rate(x.float()),
+        lambda m, x: x @ torch.ones(2, 2),
+        lambda m, x: torch.einsum("bi,ij->bj", x, torch.ones(2, 2)),
+        lambda m, x: functional.conv1d(x[:, None], torch.ones(1, 1, 1)).flatten(1),
+        lambda m, x: functional.batch_norm(x.float(), m.mean, m.mean.abs()),
+    ],
+    ids=["cast", "matmul", "einsum", "convolution", "batch norm"],
+)
+def test_a_network_that_mixes_dtypes_in_float64_is_told_so(form):
+    model = Form(form).eval()
+    model.rate, model.last = nn.Linear(2, 2), nn.Linear(2, 3)
+    says = "expected a network that runs in float64, as it is run here, got one that does not: .* Leave out casts, and"
+    with pytest.raises(UnsupportedModuleError, match=says):
+        slice_regions(model, FLAT, SQUARE)
+
+
 @pytest.mark.parametrize(
     ("form", "problem"),
     [

@@ -75,8 +75,8 @@ def slice_regions(
         through a corner cuts there.
     Raises:
         UnsupportedModuleError: naming the first part that is not piecewise affine, with its module and line; if the
-            network makes decisions based on its data or mixes samples; or if its outputs differ from those of the parts
-            that were found.
+            network makes decisions based on its data, mixes samples or does not run in float64; or if its outputs
+            differ from those of the parts that were found.
         ConvergenceError: with more than `max_regions` regions, saying how far it got.
         ShapeError: if the network does not accept the plane's inputs, or its outputs are not (n, c).
         RangeError: if network and plane are on different devices; if the box is not convex, has no area, or is further

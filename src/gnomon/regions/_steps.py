@@ -26,6 +26,8 @@ NOISE = 1e-12
 """How much noise shakes a network: much more than rounding, and little of any number that is more than that."""
 WRONG = (RuntimeError, ValueError, TypeError, IndexError, AssertionError)
 """What networks raise for inputs that they do not accept."""
+OF_DTYPES = ("dtype", "scalar type", "Input type")
+"""What torch's messages about two dtypes that do not go together contain one of."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,8 @@ def network_of(model: nn.Module, x: Float[Tensor, "1 *d"]) -> Network:
 
     Raises:
         UnsupportedModuleError: naming the first part that is not piecewise affine, with its module and line; or if the
-            network makes decisions based on its data, mixes samples, or does something that cannot be followed.
+            network makes decisions based on its data, mixes samples, does not run in float64, or does something that
+            cannot be followed.
         RangeError: if it is on another device than `x`.
         ShapeError: if it does not accept `x`, or does not return a row of outputs.
     """
@@ -185,12 +188,7 @@ def network_of(model: nn.Module, x: Float[Tensor, "1 *d"]) -> Network:
             with recorder:
                 outputs = exact(given)
         except WRONG as error:
-            raise ShapeError(
-                "model",
-                f"a network that takes inputs of shape {tuple(x.shape[1:])}",
-                f"one that does not: {error}",
-                "Pass inputs of its own shape.",
-            ) from error
+            raise _refused(x, error) from error
         finally:
             recorder.close()
         result = recorder.data(outputs_of(outputs, x))
@@ -203,6 +201,16 @@ def network_of(model: nn.Module, x: Float[Tensor, "1 *d"]) -> Network:
         several = torch.cat([both, (1 + x.abs().max()) * drawn.to(x.device)])
         network.require_agreement(several, network.outputs_at(several), together=2)
     return network
+
+
+def _refused(x: Float[Tensor, "1 *d"], error: Exception) -> ShapeError | UnsupportedModuleError:
+    """The error for a network that raised this one at an input."""
+    got = f"one that does not: {error}"
+    if any(word in str(error) for word in OF_DTYPES):
+        advice = "Leave out casts, and make constants with dtype=x.dtype."
+        return UnsupportedModuleError("model", "a network that runs in float64, as it is run here", got, advice)
+    shape = tuple(x.shape[1:])
+    return ShapeError("model", f"a network that takes inputs of shape {shape}", got, "Pass inputs of its own shape.")
 
 
 def _require_apart(network: Network, x: Float[Tensor, "1 *d"], outputs: Float[Tensor, "1 c"]) -> Float[Tensor, "2 *d"]:
