@@ -72,7 +72,8 @@ def slice_regions(
     Returns:
         The regions. A unit that is zero within rounding (1e-12 of its terms, 1e-15 of those that cancelled before)
         everywhere on a piece counts as inactive, and cuts nothing; several units on the same line cut once; a line
-        through a corner cuts there.
+        through a corner cuts there. What is smaller than about 1e-11 of the box's coordinates is lost, also around the
+        plane's origin, and the maps there are then wrong: take a box of the size of what it is to show.
     Raises:
         UnsupportedModuleError: naming the first part that is not piecewise affine, with its module and line; if the
             network makes decisions based on its data, mixes samples or does not run in float64; or if its outputs
