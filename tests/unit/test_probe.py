@@ -551,9 +551,14 @@ def test_one_error_says_all_that_lacks():
             accuracy,
             lambda m, x, y: (Answer(m), x, y),
             ShapeError,
-            r"\n  accuracy: .*outputs of shape \(\d, c\), got dict",
+            r"\n  accuracy: .*outputs of shape \(n, c\), got dict",
         ),
-        (gnomon.ntk, lambda m, x, y: (Answer(m), x, y), ShapeError, r"ntk\(model\): expected outputs of .*, got dict"),
+        (
+            gnomon.ntk,
+            lambda m, x, y: (Answer(m), x, y),
+            ShapeError,
+            r"ntk\(model\): expected outputs of shape \(n, c\), got d",
+        ),
         (
             accuracy,
             lambda m, x, y: (m, x.long(), y),

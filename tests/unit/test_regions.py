@@ -837,7 +837,7 @@ def test_a_network_of_many_outputs_by_name_is_an_error():
         def forward(self, x):
             return {"logits": x}
 
-    with pytest.raises(ShapeError, match=r"expected outputs of shape \(1, c\), got dict"):
+    with pytest.raises(ShapeError, match=r"expected outputs of shape \(n, c\), got dict"):
         slice_regions(Named(), FLAT, SQUARE)
 
 

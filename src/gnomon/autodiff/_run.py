@@ -37,10 +37,10 @@ def outputs_of(outputs: object, x: Tensor) -> Float[Tensor, "n c"]:
         UnsupportedModuleError: if it is complex.
     """
     if not isinstance(outputs, Tensor) or outputs.ndim != 2 or outputs.shape[0] != x.shape[0]:
-        got, n = type(outputs).__name__, str(x.shape[0])
+        got, n = type(outputs).__name__, "n"
         if isinstance(outputs, Tensor):
             alike = outputs.shape[:1] == x.shape[:1]
-            got, n = (_checks.shape_of_samples(outputs), "n") if alike else (_checks.shape_of(outputs), n)
+            got, n = (_checks.shape_of_samples(outputs), "n") if alike else (_checks.shape_of(outputs), str(len(x)))
             got = f"shape {got}"
         several = isinstance(outputs, Tensor) and outputs.ndim > 2
         raise ShapeError(
