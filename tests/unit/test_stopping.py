@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import dataclass
 
 import pandas
@@ -165,6 +166,63 @@ def test_the_hint_names_all_that_plateau_needs_and_keeps_what_was_given(measured
     message = r"Did you mean stop_when\(plateau, .*" + hint.format(pc1="pc1='explained_variance_ratio'")
     with pytest.raises(RangeError, match=message):
         stop_when(plateau, **keywords)(reading)
+
+
+@pytest.mark.parametrize(
+    ("measured", "keywords", "hint"),
+    [
+        # Another quantity, or another split than the one asked for, would be taken without a word, and be wrong.
+        ({"jacobian_alignment", "parameter_norm"}, {}, "Measure accuracy, jacobian_norm too."),
+        (
+            {"test/accuracy", "test/jacobian_norm"},
+            {"split": "train"},
+            "Measure train/accuracy, train/jacobian_norm too.",
+        ),
+        ({"mse_decomposition.accuracy", "accuracies_of_all"}, {}, "Measure accuracy, jacobian_norm too."),
+        # The same quantity at a layer, on the split if none was asked for, or misspelt.
+        (
+            {"test/2/jacobian_norm", "train/2/jacobian_norm", "train/accuracy"},
+            {"split": "train"},
+            "Did you mean stop_when(both, split='train', jacobian_norm='train/2/jacobian_norm')?",
+        ),
+        (
+            {"all/accuracy", "test/accuracy", "test/jacobian_norm"},
+            {},
+            "Did you mean stop_when(both, split='test')?",
+        ),
+        (
+            {"accuracy", "jacobian_nrom"},
+            {},
+            "Did you mean stop_when(both, jacobian_norm='jacobian_nrom')?",
+        ),
+        (
+            {"test/accuracy", "test/jacobian_norm", "train/jacobian_norm"},
+            {"accuracy": "test/acuracy", "jacobian_norm": "train/jacobian_nrom"},
+            "Did you mean stop_when(both, accuracy='test/accuracy', jacobian_norm='train/jacobian_norm')?",
+        ),
+    ],
+)
+def test_the_hint_names_the_same_quantity_or_none(measured, keywords, hint):
+    def both(accuracy, jacobian_norm):
+        return True
+
+    reading = Reading(0, dict.fromkeys(sorted(measured), torch.tensor(0.5)), {})
+    with pytest.raises(RangeError, match=rf"\. {re.escape(hint)}$"):
+        stop_when(both, **keywords)(reading)
+
+
+@pytest.mark.parametrize("split", [None, "train"])
+def test_plateau_without_an_alignment_is_told_which_there_are(split):
+    prefix = "" if split is None else "train/"
+    reading = Reading(0, {f"{prefix}rank_me": torch.tensor(0.5)}, {})
+    given = "" if split is None else "split='train', "
+    hint = (
+        f"Did you mean stop_when(plateau, {given}alignment='{prefix}jacobian_alignment', "
+        f"pc1='{prefix}explained_variance_ratio')? Measure {prefix}jacobian_alignment or {prefix}centroid_alignment, "
+        f"{prefix}explained_variance_ratio too."
+    )
+    with pytest.raises(RangeError, match=rf"\. {re.escape(hint)}$"):
+        stop_when(plateau, split=split)(reading)
 
 
 @pytest.mark.parametrize("answer", [None, 0.5, "yes", nn.Identity()])

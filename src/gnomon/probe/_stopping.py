@@ -3,14 +3,18 @@
 import difflib
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import mode
 from typing import Any
 
 from gnomon.errors import ArgumentTypeError, CheckpointError, RangeError, public, within
+from gnomon.probe._derived import QUANTITIES
 from gnomon.probe._reading import Reading
 
-QUANTITIES = {"pc1": "explained_variance_ratio"}
-"""The quantities of arguments that are named otherwise."""
+MEANT = {"alignment": ("jacobian_alignment", "centroid_alignment"), "pc1": ("explained_variance_ratio",)}
+"""The quantities that arguments may be which are named otherwise."""
+TYPO = 0.85
+"""How similar a misspelt name is, as difflib has it; few of gnomon's own names are as similar."""
 
 
 class Stop:
@@ -126,16 +130,23 @@ class Stop:
     def _hint(self, lacking: dict[str, str], scalars: dict[str, float]) -> str:
         """The call that was meant, and what is to be measured for it."""
         meant, unmeasured = {**self._given}, list[str]()
+        anywhere = [known for asked in lacking.values() if "/" not in asked for known in near(asked, scalars)]
+        splits = [known.partition("/")[0] for known in anywhere if "/" in known]
+        split = mode(splits) if splits else None  # one for all
+        without = {*lacking.values()} == self.histories.keys()  # or else `split` would miss those that are there
         for argument, asked in lacking.items():
-            split, slash, last = asked.rpartition("/")
-            name = split + slash + QUANTITIES.get(last, last)
-            near = [known for known in scalars if name in known] or difflib.get_close_matches(name, scalars, 1)
-            if not near:
-                unmeasured.append(name)
-            if near and argument == name and near[0].endswith(f"/{name}"):
-                meant["split"] = near[0].removesuffix(f"/{name}")
-            elif near or name != asked:
-                meant[argument] = near[0] if near else name
+            place, slash, last = asked.rpartition("/")
+            there = [name for name in scalars if "/" in asked or "/" not in name or name.startswith(f"{split}/")]
+            own = near(asked, there)
+            if own and without and argument == asked and own[0] == f"{split}/{asked}":
+                meant["split"] = split
+            elif own:
+                meant[argument] = own[0]
+            else:
+                names = [f"{place}{slash}{name}" for name in MEANT.get(last, (last,))]
+                unmeasured.append(" or ".join(names))
+                if last in MEANT:
+                    meant[argument] = names[0]
         hints = []
         if meant != self._given:
             keywords = ", ".join(f"{argument}={value!r}" for argument, value in meant.items())
@@ -212,6 +223,24 @@ def stop_when(criterion: Callable[..., object], /, *, split: str | None = None, 
     names = {name: value for name, value in (asked | keywords).items() if isinstance(value, str)}
     settings = {name: value for name, value in keywords.items() if name not in names}
     return Stop(criterion, names, settings, keywords if split is None else {"split": split, **keywords})
+
+
+def near(asked: str, there: Iterable[str]) -> list[str]:
+    """The names of this quantity at another layer or misspelt, best first; on its split, if it names one.
+
+    The part of another that is called like one of gnomon's quantities is not that quantity.
+    """
+    split, slash, _ = asked.partition("/")
+    last = asked.rpartition("/")[2]
+    rests = {known: known.removeprefix(split + slash) for known in there if not slash or known.startswith(f"{split}/")}
+    for name in MEANT.get(last, (last,)):
+        ends = (f"/{name}",) if name in QUANTITIES else (f"/{name}", f".{name}")
+        if same := [known for known, rest in rests.items() if rest == name or rest.endswith(ends)]:
+            return same
+    others = {rest.rpartition("/")[2]: known for known, rest in reversed(rests.items())}
+    if last in QUANTITIES:
+        others = {name: known for name, known in others.items() if name not in QUANTITIES}
+    return [others[name] for name in difflib.get_close_matches(last, others, 1, TYPO)]
 
 
 def are_sequences(steps: object, histories: object) -> bool:
