@@ -153,7 +153,7 @@ def test_claims_are_over_all_seeds_and_can_fail():
     ("arm", "step", "change", "failing"),
     [
         ("weight decay", 0, {"train/centroid_alignment": 0.1}, []),
-        ("GrokAlign", 0, {"train/centroid_alignment": 0.59}, [1]),
+        ("GrokAlign", 0, {"train/centroid_alignment": 0.59}, [1, 6]),  # what has not risen has come to no rest
         ("weight decay", 2000, {"some/explained_variance_ratio": 0.95}, []),
         ("GrokAlign", 2000, {"some/explained_variance_ratio": 0.89}, [0]),
         ("weight decay", 2000, {"train/centroid_alignment": 0.59}, [2]),

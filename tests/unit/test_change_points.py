@@ -81,10 +81,24 @@ def test_a_value_rests_up_to_the_tolerance():
 
 
 def test_a_plateau_is_high_and_of_rank_one_from_the_thresholds_on():
-    steps, at = list(range(1, 101)), [0.5] * 100
-    assert plateau(steps, at, at, high=0.5, rank_one=0.5).reached
-    for limit in (0.0, 1.0):
-        assert plateau(steps, [limit] * 100, [limit] * 100, high=limit, rank_one=limit).reached
+    steps = list(range(1, 101))
+    for limit in (0.0, 0.5, 1.0):
+        aligned = [-1.0] + [limit] * 99
+        assert plateau(steps, aligned, [limit] * 100, high=limit, rank_one=limit).reached
+
+
+def test_an_alignment_that_the_untrained_network_has_is_no_evidence():
+    """With one output PC1 is 1, and with two inputs the mean alignment of directions by chance is 2 / pi."""
+    steps, chance = list(range(101)), 2 / math.pi
+    found = plateau(steps, [chance] * 101, [1.0] * 101)
+    assert (found.reached, found.first) == (False, chance)
+    assert found.message == (
+        "More training may help: alignment is 0.637, and was 0.637 at the first reading: it may be so by chance."
+    )
+    for rise, reached in ((0.049, False), (0.051, True), (-0.2, False)):
+        aligned = [chance + rise * (step > 0) for step in steps]
+        assert plateau(steps, aligned, [1.0] * 101).reached is reached
+    assert "by chance" not in plateau(steps, [0.1] * 101, [1.0] * 101).message  # too low anyway
 
 
 def test_the_parts_compared_begin_after_a_quarter_and_after_half_of_the_steps():
@@ -232,13 +246,13 @@ def test_a_gain_of_a_doubling_counts_as_rest_up_to_flat():
     """Both parts rest, so that the gain has no error; then with one, which counts twice."""
     steps = list(range(1, 101))
     for gain, reached in ((0.049, True), (0.051, False), (-0.049, True), (-0.051, False)):
-        found = plateau(steps, [0.6 + gain * (step > 50) for step in steps], [0.9] * 100)
+        found = plateau(steps, [0.6 * (step > 1) + gain * (step > 50) for step in steps], [0.9] * 100)
         assert found.gain == pytest.approx(gain, abs=1e-6)
         assert found.error == 0
         assert found.reached is reached
-    found = plateau(steps, [0.6 + 0.01 * (-1) ** step * (step > 50) for step in steps], [0.9] * 100)
+    found = plateau(steps, [0.6 * (step > 1) + 0.01 * (-1) ** step * (step > 50) for step in steps], [0.9] * 100)
     assert found.error == pytest.approx(math.sqrt(math.pi / 2 / 50) * 1.4826 * 0.01)  # half its readings on either side
-    scattered = [0.6 + 0.01 * (step % 3) for step in steps]
+    scattered = [0.6 * (step > 1) + 0.01 * (step % 3) for step in steps]
     found = plateau(steps, scattered, [0.9] * 100)
     sure = abs(found.gain) + 2 * found.error
     assert found.error > 0

@@ -90,7 +90,8 @@ def test_the_plateau_of_a_training():
     quantities = {"alignment": gnomon.centroid_alignment, "pc1": gnomon.explained_variance_ratio}
     probe = Probe(model, train, quantities, every(5))
     stop = stop_when(plateau, high=-1.0, rank_one=0.0)
-    for step in range(1000):
+    stop.load_state_dict({"steps": [0], "histories": {"alignment": [-1.0], "pc1": [1.0]}})
+    for step in range(1, 1000):
         if (reading := probe(step)) and stop(reading):
             break
         optimizer.step()
