@@ -36,7 +36,7 @@ ERRORS = {
     *("autodiff/_jacobian_operator.py:TapeProducts._multiply", "autodiff/_parameter_jacobian.py:agree"),
     "autodiff/_parameter_products.py:multiplier",
     *("autodiff/_layer_gradients.py:_require_finite", "autodiff/_replicas.py:agree"),
-    "steer/_input_noise.py:InputNoise.load_state_dict",
+    *("steer/_input_noise.py:InputNoise.load_state_dict", "probe/_outputs.py:normalised"),
     *("measure/_estimates.py:warn_if_inaccurate", "steer/_parameters.py:first_nonfinite", "steer/_sam.py:SAM.uphill"),
     "steer/_weight_norm_constraint.py:WeightNormConstraint._now",
     *("measure/fourier/_fourier_losses.py:_check_mask", "measure/fourier/_fourier_losses.py:_modulus"),

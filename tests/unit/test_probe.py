@@ -527,7 +527,7 @@ class Answer(nn.Module):
 def test_one_error_says_all_that_lacks():
     model, x, labels = collapsing()
     good = [gnomon.centroid_alignment, gnomon.effective_rank]
-    rebuilt = nn.Sequential(model, nn.Softmax(1))
+    rebuilt = nn.Sequential(model, nn.Tanh())
     with pytest.raises(RangeError) as caught:
         Probe(
             rebuilt,
@@ -539,7 +539,7 @@ def test_one_error_says_all_that_lacks():
     assert [line.partition(": ")[0] for line in lines] == ["  accuracy", "  nc1, snr", "  cumulative_parameters"]
     assert "accuracy(labels): expected classes 0 to 2, got 0.0 to 2.0 in torch.float64" in lines[0]
     assert "Probe(model): expected a network whose final linear layer outputs the logits" in lines[1]
-    assert "cumulative_parameters(model): expected an nn.Sequential of Linear and ReLU in turn, got Softmax" in lines[2]
+    assert "cumulative_parameters(model): expected an nn.Sequential of Linear and ReLU in turn, got Tanh" in lines[2]
     assert Probe(rebuilt, (x, labels.double()), good).read().values.keys() == {q.__name__ for q in good}
 
 

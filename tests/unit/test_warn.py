@@ -1,5 +1,6 @@
 """Warnings name the user's line, not one of gnomon's or of a wrapper's."""
 
+import re
 import sys
 from functools import partial
 
@@ -65,9 +66,50 @@ def test_a_warning_names_the_line_of_the_user(warned, tmp_path, monkeypatch):
 def test_outputs_behind_a_softmax_are_told_where_they_matter(recwarn):
     linear = nn.Linear(4, 3)
     squared = partial(gnomon.training_loss, loss="mse")
-    Probe(nn.Sequential(linear, nn.Softmax(1)), (X, LABELS), [gnomon.accuracy, gnomon.jacobian_norm, squared])
-    Probe(nn.Sequential(linear, nn.LogSoftmax(1)), (X, LABELS), [gnomon.log_probability])
-    Probe(nn.Sequential(linear, nn.ReLU()), (X, LABELS), [gnomon.log_probability])
+    behind = nn.Sequential(linear, nn.LogSoftmax(1))
+    Probe(nn.Sequential(linear, nn.Softmax(1)), (X, LABELS), [gnomon.accuracy, gnomon.parameter_norm, squared])
+    Probe(behind, (X, LABELS), [gnomon.log_probability, gnomon.robust_radius, gnomon.gradient_norm])
+    Probe(nn.Sequential(linear, nn.ReLU()), (X, LABELS), [gnomon.log_probability, gnomon.jacobian_norm])
     assert not recwarn.list
     with pytest.warns(UserWarning, match="got probabilities, as a softmax puts them out; training_loss would take a"):
         Probe(nn.Sequential(linear, nn.Softmax(1)), (X, LABELS), [gnomon.accuracy, gnomon.training_loss])
+    # The radius is one of differences of logits, which are those of their log_softmax.
+    logits, log_probabilities = (Probe(each, (X, LABELS), [gnomon.robust_radius]).read() for each in (linear, behind))
+    torch.testing.assert_close(logits.values, log_probabilities.values)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        [gnomon.jacobian_norm],
+        [gnomon.effective_rank],
+        {"norm": partial(gnomon.jacobian_norm, rtol=0.1), "singular": gnomon.singular_values},
+        [gnomon.centroid_alignment, gnomon.layer_centroids],
+        {"length": lambda jacobian: jacobian.norm()},
+    ],
+)
+@pytest.mark.parametrize(
+    ("last", "kind", "softmax"),
+    [
+        (nn.Softmax(1), "probabilities, as a softmax puts them out", "softmax"),
+        (nn.LogSoftmax(1), "logarithms of probabilities, as log_softmax puts them out", "log_softmax"),
+    ],
+)
+def test_the_jacobian_of_probabilities_is_said_not_to_be_that_of_logits(asked, last, kind, softmax):
+    model = nn.Sequential(nn.Linear(4, 3), last)
+    with pytest.warns(UserWarning, match=re.escape(f"Probe(model): expected logits, got {kind}; ")) as said:
+        Probe(model, (X, LABELS), asked)
+    assert [str(each.message).partition("; ")[2].partition(" would be of these, ")[2] for each in said] == [
+        f"and differ from those of logits. Let the network end before its {softmax}: cross_entropy takes that itself."
+    ]
+
+
+def test_outputs_of_one_logit_are_no_probabilities(recwarn):
+    """Neither a constant one, nor one beside 0, however sure of class 0."""
+    for bias in (0.0, -40.0):
+        logit = nn.Linear(4, 1)
+        nn.init.zeros_(logit.weight)
+        nn.init.constant_(logit.bias, bias)
+        for model in (logit, nn.Sequential(logit, nn.ConstantPad1d((1, 0), 0.0))):
+            Probe(model, X, [gnomon.jacobian_norm])
+    assert not recwarn.list

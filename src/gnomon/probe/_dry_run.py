@@ -20,7 +20,7 @@ from gnomon.linalg import Covariance, Factored
 from gnomon.measure import commutator_defect, gauss_newton_trace, hessian_trace, local_learning_coefficient
 from gnomon.probe._derived import agop_of, own, require_one_layer
 from gnomon.probe._eval_mode import advice_on_gradients, in_eval_mode
-from gnomon.probe._outputs import warn_of_probabilities
+from gnomon.probe._outputs import of_jacobian, warn_of_probabilities
 from gnomon.probe._plan import Plan, Quantity, presentable
 from gnomon.probe._samples import JOINED, Samples
 from gnomon.probe._sequences import naming_ignored, of_one_position, of_several, rows_of, several
@@ -102,7 +102,8 @@ class Trial:
     def __call__(self) -> None:
         """First the observations, then the quantities in their order."""
         with at_positions(self.model, self.positions):
-            for name in sorted(self.plan.observed):
+            outputs = {"logits"} if of_jacobian(self.plan) and not several(self.positions) else set[str]()
+            for name in sorted({*self.plan.observed, *outputs}):
                 with self._noting(name), self._in_a_sentence("x", "samples that the network takes"):
                     self._observe(name)
             if self.positions is not None and several(self.positions) and "logits" in self.known:

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, TypedDict, Unpack
 
@@ -95,7 +95,7 @@ def left_out(
     unlabelled = no_classes(data.labels, position)
     some = tensors(data._replace(labels=None) if unlabelled else data)
     asked = {**quantities, **({SIBLING: classifier_equiangularity} if COMPARED in quantities else {})}
-    with running(data.x):
+    with running(data.x), unwarned():
         why = unavailable(model, some, asked, layers=layer, head=head, positions=position)
     if SIBLING in why:
         why.setdefault(COMPARED, why[SIBLING])
@@ -104,6 +104,14 @@ def left_out(
         for name in quantities
         if name in why
     }
+
+
+@contextmanager
+def unwarned() -> Iterator[None]:
+    """Without the warning of outputs that are not logits, of which `take_outputs` says more."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"Probe\(model\): expected logits")
+        yield
 
 
 def no_classes(labels: Tensor | None, position: Position) -> str | None:
@@ -145,8 +153,7 @@ def probing(
         DataError: if the network raises what is no GnomonError.
     """
     batches = Batches(data)
-    with running(data.x), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"Probe\(model\): expected logits")  # `take_outputs` says more of it
+    with running(data.x), unwarned():
         probe = Probe(
             model,
             batches,
