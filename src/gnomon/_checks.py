@@ -14,7 +14,7 @@ SHOWN = 5
 ROUNDED = 0.01
 """How far rounding, in half precision, puts a number of size 1 beyond its bounds."""
 ONE_LOGIT = "Of a binary classifier with one logit z read the outputs (0, z): torch.cat([torch.zeros_like(z), z], 1)."
-TARGETS = "For targets bind a loss, if there is one: functools.partial(training_loss, loss='mse')."
+TARGETS = "Of targets measure a loss: functools.partial(training_loss, loss='mse'), or a function in place of 'mse'."
 
 
 def shape_of(tensor: Tensor) -> str:
@@ -251,23 +251,23 @@ def jacobian_at(jacobian: Tensor, x: Tensor) -> None:
         )
 
 
-def outputs(logits: Tensor, labels: Tensor) -> None:
-    """Raises unless these are outputs, one row per sample, and their labels."""
+def outputs(logits: Tensor, labels: Tensor, targets: str = TARGETS) -> None:
+    """Raises unless these are outputs, one row per sample, and their labels; `targets` advises where these are none."""
     samples(logits=logits)
     if logits.ndim != 2:
         raise ShapeError("logits", "shape (n, c)", shape_of(logits), "Pass one row of outputs per sample.")
     finite(logits=logits)
-    class_labels(labels, *logits.shape)
+    class_labels(labels, len(logits), logits.shape[1], targets)
 
 
-def class_labels(labels: Tensor, samples: int, classes: int) -> None:
+def class_labels(labels: Tensor, samples: int, classes: int, targets: str = TARGETS) -> None:
     """Raises unless `labels` are one class index per sample, from 0 to `classes` - 1."""
     if labels.shape != (samples,):
         alike = labels.shape[:1] == (samples,)
         expected, got = ("(n,)", shape_of_samples(labels)) if alike else (f"({samples},)", shape_of(labels))
         advice = "Pass one class index per sample."
         if labels.is_floating_point():
-            advice += f" {TARGETS}"
+            advice += f" {targets}"
         raise ShapeError("labels", f"shape {expected}", got, advice)
     if classes == 1 and not labels.is_floating_point() and labels.min() >= 0 and labels.max() == 1:
         raise RangeError("labels", "class 0 alone, since there is one output", "0 to 1", ONE_LOGIT)
@@ -277,7 +277,7 @@ def class_labels(labels: Tensor, samples: int, classes: int) -> None:
             f"classes 0 to {classes - 1}",
             f"{labels.min().item()} to {labels.max().item()} in {labels.dtype}",
             "Count classes from 0, in whole numbers; more of them need more outputs, or a larger number of classes."
-            + (f" {TARGETS}" if labels.is_floating_point() else ""),
+            + (f" {targets}" if labels.is_floating_point() else ""),
         )
 
 

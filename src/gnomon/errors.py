@@ -16,7 +16,7 @@ class GnomonError(Exception):
         argument: the argument it is about; None if that is all arguments together.
         expected: what would be right.
         got: what there is; None if `expected` already says it.
-        advice: what to do.
+        advice: what to do; `{where}` in it becomes the name of the function.
         where: the public function that was called, which adds its name: inner ones do not know it.
     """
 
@@ -98,7 +98,9 @@ def within(where: str) -> Iterator[None]:
     try:
         yield
     except GnomonError as error:
-        error.where = error.where or where
+        if error.where is None:
+            error.where = where
+            error.advice = error.advice.replace("{where}", where)
         raise
 
 

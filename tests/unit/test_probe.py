@@ -3,6 +3,7 @@
 import functools
 import math
 import pickle
+import re
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -14,7 +15,15 @@ from torch import Tensor, nn
 import gnomon
 from gnomon import History, Probe, accuracy, at, centroid_alignment, every, explained_variance_ratio, log_spaced
 from gnomon.autodiff import gradient_products
-from gnomon.errors import ArgumentTypeError, DataError, EmptyError, RangeError, ShapeError, UnsupportedModuleError
+from gnomon.errors import (
+    ArgumentTypeError,
+    DataError,
+    EmptyError,
+    GnomonError,
+    RangeError,
+    ShapeError,
+    UnsupportedModuleError,
+)
 from gnomon.models import mlp
 from gnomon.probe import _cost as cost
 from gnomon.probe import _derived as derived
@@ -566,7 +575,12 @@ def test_one_error_says_all_that_lacks():
             r"got RuntimeError: mat1 and mat2 must have the same dtype",
         ),
         (gnomon.deepfool, lambda m, x, y: (m, x.long(), y), RangeError, r"deepfool\(x\): expected a floating-point"),
-        (accuracy, lambda m, x, y: (m, x, y + 0.5), RangeError, r"classes 0 to 2, got 0.5 to 2.5 .* For targets bind"),
+        (
+            accuracy,
+            lambda m, x, y: (m, x, y + 0.5),
+            RangeError,
+            r"classes 0 to 2, got 0.5 to 2.5 .* Of targets measure",
+        ),
         (accuracy, lambda m, x, y: (m, x, torch.where(y == y[17], y, 7)), RangeError, r"got \d to 7 in torch.int64"),
         (
             gnomon.nc1,
@@ -778,7 +792,7 @@ def test_samples_that_are_drawn_are_not_counted_in_messages():
     with pytest.raises(RangeError, match=r"expected classes 0 to 0, got -1 to 1 in torch\.int64"):
         Probe(flat[:2], (x, labels % 2 * 2 - 1), [gnomon.accuracy])
     with pytest.raises(
-        ShapeError, match=r"Pass one class index per sample\. For targets bind a loss, if there is one: "
+        ShapeError, match=r"one class index per sample\. For targets bind a loss: functools\.partial\(training_loss, lo"
     ):
         Probe(model, (x, one_hot.double()), [gnomon.training_loss])
     with pytest.raises(RangeError, match=r"got tuple\. Pass \(x, labels\); several inputs go as one tensor, which a w"):
@@ -792,6 +806,28 @@ def test_samples_that_are_drawn_are_not_counted_in_messages():
         Probe(batch_alone, (x, labels), [gnomon.accuracy])
     with pytest.raises(RangeError, match=r"got torch.bool\. Convert it\."):
         gnomon.accuracy(model(x), labels > 0)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("targets", [torch.linspace(-1, 1, 12), torch.eye(12)[:, :3]])
+@pytest.mark.parametrize(
+    ("quantity", "binds"),
+    [
+        (gnomon.training_loss, gnomon.training_loss),
+        (gnomon.gradient_norm, gnomon.batch_gradients),
+        (gnomon.gradient_noise_scale, gnomon.batch_gradients),
+        (gnomon.hessian_trace, gnomon.hessian_trace),
+        (gnomon.local_learning_coefficient, gnomon.local_learning_coefficient),
+    ],
+)
+def test_the_loss_that_the_advice_binds_for_targets_can_be_bound(targets, quantity, binds):
+    model = nn.Linear(4, targets.shape[1] if targets.ndim > 1 else 1)
+    x = torch.randn(12, 4, generator=torch.Generator().manual_seed(0))
+    advice = f"For targets bind a loss: functools.partial({binds.__name__}, loss='mse'), or a function of outputs and"
+    with pytest.raises(GnomonError, match=re.escape(advice)):
+        Probe(model, (x, targets), [quantity])
+    bound = functools.partial(binds, loss="mse")
+    Probe(model, (x, targets), [bound] if quantity is binds else [bound, quantity]).read()
 
 
 def test_users_functions_are_not_called_before_they_are_due():

@@ -16,6 +16,12 @@ from gnomon.linalg import cross_entropies
 Loss = Literal["cross_entropy", "mse"] | Callable[[Tensor, Tensor], Tensor]
 """By name; or from outputs and labels to one value per sample, such as `partial(cross_entropy, reduction="none")`."""
 
+TARGETS = (
+    "For targets bind a loss: functools.partial({where}, loss='mse'), or a function of outputs and targets in place of "
+    "'mse', with one value per sample."
+)
+"""The advice where labels are no classes, of what takes a loss."""
+
 
 def sample_losses(loss: Loss, logits: Float[Tensor, "n c"], labels: Real[Tensor, "n *y"]) -> Float[Tensor, "n"]:
     """The loss of each sample; for one output and its label it is a number, whichever axes these have.
@@ -83,7 +89,7 @@ def formula_and_targets(
         raise RangeError("loss", "'cross_entropy', 'mse' or a function", repr(loss), "Name one of these.")
     if loss == "mse" and labels.is_floating_point():
         return _squares, _numbers(logits, labels)
-    _checks.outputs(logits, labels)
+    _checks.outputs(logits, labels, TARGETS)
     classes = labels.long()
     return FORMULAS[loss], functional.one_hot(classes, logits.shape[1]) if loss == "mse" else classes
 
