@@ -170,6 +170,15 @@ def test_labels_of_steps_do_not_run_into_each_other(steps, size):
         assert min(gaps(axes)) > 0.6
 
 
+def test_where_one_label_of_even_steps_has_room_two_that_stand_further_apart_are_taken():
+    history = History()
+    for step in range(100, 2001, 100):
+        history.append(Reading(step, {name: torch.tensor(1.0 + step) for name in "ab"}, {}))
+    for axes in compare(x=history, y=history).plot("a", "b", size=(3.0, 2.1))[1]:
+        assert [*ticks(axes.xaxis)] == [500, 2000]
+        assert min(gaps(axes)) > 0.6
+
+
 @pytest.mark.parametrize("values", [[999.998, 1000.0, 1000.002], [-2e5, -6e5, -3e5], [1e3, 2e5], [1e5, 9e5]])
 @pytest.mark.parametrize("size", [None, (3.3, 2.1)])
 @pytest.mark.parametrize("log", [False, True])

@@ -17,7 +17,8 @@ GAP = 0.8
 class Fitting(Locator):
     """The first of several locators whose labels have room side by side on a horizontal axis, each time it is drawn.
 
-    Where there is none, it takes every second tick of the last, or every third, and so on.
+    Where there is none with two ticks or more, it takes the ends of the first, a single tick, or every second tick of
+    the last, or every third, and so on.
 
     Args:
         choices: from the most ticks to the fewest.
@@ -42,12 +43,15 @@ class Fitting(Locator):
         """The ticks between these ends."""
         low, high = sorted((vmin, vmax))
         rounding = 1e-10 * (high - low)
-        ticks: list[float] = []
-        for choice in self.choices:
-            ticks = [tick for tick in choice.tick_values(low, high) if low - rounding <= tick <= high + rounding]
-            if self.fits(ticks, low, high):
-                return ticks
-        return next(some for every in range(2, len(ticks) + 1) if self.fits(some := ticks[::every], low, high))
+        offered = [
+            [tick for tick in choice.tick_values(low, high) if low - rounding <= tick <= high + rounding]
+            for choice in self.choices
+        ]
+        several, single = ([ticks for ticks in offered if (len(ticks) > 1) is many] for many in (True, False))
+        ends = [[ticks[0], ticks[-1]] for ticks in several[:1]]  # one number alone does not tell the scale
+        fewest = offered[-1]
+        thinned = [fewest[::every] for every in range(2, len(fewest) + 1)]
+        return next(ticks for ticks in (*several, *ends, *single, *thinned) if self.fits(ticks, low, high))
 
     def nonsingular(self, v0: float, v1: float) -> tuple[float, float]:
         """The ends of the axis around equal values."""
