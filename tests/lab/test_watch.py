@@ -264,6 +264,10 @@ def test_the_picture_follows_on_a_terminal(folder, monkeypatch):
     [
         (["nowhere"], "(DIR): expected a folder, or a file of readings, got 'nowhere', which is not there."),
         (["/dev/null"], "(DIR): expected a folder, or a file of readings, got '/dev/null', which is neither."),
+        (
+            ["words.txt", "runs"],
+            "(DIR): expected one folder, or one file of readings, got 2 paths. Put them into one folder, and name",
+        ),
         (["words.txt"], "(DIR): expected a file with one reading per line, got words.txt holds no readings."),
         (["--port", "65536"], "(--port): expected a port, 0 to 65535, got 65536."),
         (["--port", "x"], "expected valid arguments"),

@@ -29,7 +29,7 @@ class Options:
     Ctrl-C ends it. Training never waits for it: files are read, never locked.
     """
 
-    path: tyro.conf.Positional[Path] = Path("runs")
+    path: tyro.conf.Positional[tuple[Path, ...]] = (Path("runs"),)
     """A run's folder, a folder of any number of runs or histories, or one file of readings."""
     only: tuple[str, ...] = ()
     """Draw only these quantities: names, or patterns such as 'test/*'."""
@@ -92,12 +92,15 @@ def checked(options: Options) -> "Watched":
     """What is to be watched.
 
     Raises:
-        DataError: if there is no such folder or file, or the file holds no readings; if the port is invalid; or if the
-            page would overwrite readings or a run's file.
+        DataError: if there is no such folder or file, or several, or the file holds no readings; if the port is
+            invalid; or if the page would overwrite readings or a run's file.
     """
     from gnomon_lab.watching.folder import Watched
 
-    path = options.path
+    if len(options.path) != 1:
+        advice = "Put them into one folder, and name that."
+        raise DataError("DIR", "one folder, or one file of readings", f"{len(options.path)} paths", advice)
+    (path,) = options.path
     if not (path.is_dir() or path.is_file()):
         got = f"{str(path)!r}, which is {'neither' if path.exists() else 'not there'}"
         raise DataError("DIR", "a folder, or a file of readings", got, "Name one; runs in it may come later.")
@@ -141,7 +144,7 @@ def serve(watched: "Watched", options: Options) -> None:
     except OSError as error:
         raise DataError("--port", "a free port", f"{options.port}: {error.strerror}", "Leave it out.") from error
     with server:
-        say(f"{server.url} follows {options.path}; Ctrl-C ends it.")
+        say(f"{server.url} follows {watched.path}; Ctrl-C ends it.")
         sys.stdout.flush()
         if options.open:
             import webbrowser
