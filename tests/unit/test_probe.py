@@ -283,6 +283,43 @@ def test_a_users_function_that_goes_backward_leaves_the_reduction_to_training(tm
     on_processes(2, imports, BACKWARD, tmp_path)
 
 
+OTHERS = """
+class Doubled(torch.nn.Parameter):
+    @classmethod
+    def __torch_function__(cls, function, kinds, values=(), settings=None):
+        found = super().__torch_function__(function, kinds, values, settings or {})
+        return 2 * found if function is torch.nn.functional.linear else found
+
+class Tied(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.end = torch.nn.Linear(4, 4, bias=False)
+        self.again = [self.end.weight]
+
+    def forward(self, x):
+        return self.end(x).tanh() @ self.again[0]
+
+torch.manual_seed(0)
+doubled = torch.nn.Linear(4, 3, bias=False)
+doubled.weight = Doubled(doubled.weight.detach())
+x = torch.randn(6, 4)
+
+def slope(model):
+    with torch.enable_grad():
+        return torch.autograd.grad(model(x).square().sum(), [*model.parameters()])[0].norm()
+
+for model in (doubled, Tied()) if rank == 0 else ():
+    expected = slope(model)
+    assert_close(Probe(model, x, [slope]).read().values["slope"], expected)
+"""
+
+
+@pytest.mark.unchecked
+def test_parameters_that_others_take_the_place_of_keep_their_class_and_their_ties(tmp_path):
+    imports = "from torch.testing import assert_close\nfrom gnomon import Probe"
+    on_processes(2, imports, OTHERS, tmp_path)
+
+
 @pytest.mark.parametrize("name", BUILDERS)
 def test_training_is_the_same_with_and_without(name):
     """Bit for bit: parameters, buffers, modes, gradients, what asks for them, the optimizer and the random stream."""

@@ -248,6 +248,9 @@ def test_a_network_that_fitted_and_falls_apart_is_not_still_fitting(made_up):
     assert found.message.startswith("No longer fits its training data: with four times the steps unseen accuracy rises")
     assert found.message.endswith(" points). The corpus has hardly any such networks.")
     assert "training accuracy 90.0% → 30.0%, log-probability" in found.evidence
+    for best, last in ((0.992, 0.943), (0.992, 0.942)):  # a few samples, and five points
+        dipped = verdict(STEPS, **readings() | {"accuracy": [0.5] * 6 + [best] * 6 + [last]})
+        assert dipped.says == ("still fitting" if last == 0.943 else "no longer fits its training data")
     never = verdict(STEPS, **readings() | {"accuracy": [0.1] * len(STEPS)})
     assert never.says == "still fitting"
     assert "training accuracy 10.0% → 10.0%, log-probability" in never.evidence
@@ -470,6 +473,10 @@ def test_a_history_that_diverged_is_not_judged_by_an_earlier_step(made_up, spoil
         f"No verdict: the readings lack finite values at step {last}, and have NaN or infinity in train/jacobian_norm. "
         "Judge the training before it diverged, from a history that ends there."
     )
+    since = history()  # and of one quantity alone after the last complete reading
+    since._extend([gnomon.probe._history.Row(last + 1, {"train/jacobian_norm": spoiled})])
+    with pytest.raises(RangeError, match=rf"expected finite values at step {last + 1}, got NaN or infinity in train/"):
+        since.verdict()
     recovered = history()
     [*recovered][3].numbers["train/jacobian_norm"] = spoiled
     left_out = f" Step {STEPS[3]} is left out: NaN or infinity in train/jacobian_norm."
@@ -487,8 +494,8 @@ def test_readings_that_are_left_out_are_named_where_that_leaves_too_few(made_up)
     assert (few.verdict().evidence, few.verdict().message) == (why, f"Cannot tell. {why}")
     rows[-3].numbers["train/accuracy"] = math.inf
     assert few.verdict().message.endswith(
-        f" 2 steps from {rows[-3].step} to {rows[-2].step} are left out: NaN or infinity in train/accuracy, "
-        "train/log_probability."
+        f" 2 steps, {rows[-3].step} the first, {rows[-2].step} the last, are left out: NaN or infinity in "
+        "train/accuracy, train/log_probability."
     )
 
 

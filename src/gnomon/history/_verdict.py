@@ -124,15 +124,15 @@ def verdict(
     that of moments with a similar probability. A training run that is further from the 25 most similar runs than most
     runs are from those of other families is not judged. No step and no setting is used.
 
-    The words: below a training accuracy of 99 % a network is *still fitting*, or, if an earlier reading had as much,
-    *no longer fits*. Otherwise it is *generalising* if a rise is more likely than not, *still changing* if its
-    probability is above 5 % (3 % if a validation split is used), the highest of ten thresholds at which at most 5 % of
-    the corpus's training runs would have been stopped too early, and *at rest* below. The training data do not tell
-    whether it is at rest because it is *stuck* or because it has *settled*, within ten points of its training accuracy:
-    a validation split does. Where its accuracy and its log-probability were read over the last two doublings, a second
-    model adds the level and the change of both. Whether accuracy has fallen, a small split does not tell, since the
-    best of its values is the luckiest too: where the last was five points lower, accuracy on many unseen samples had
-    fallen as far 6 times in 102. The evidence gives the split's best and its last.
+    The words: below a training accuracy of 99 % a network is *still fitting*, or, if it had as much and has fallen by
+    five points, it *no longer fits*. Otherwise it is *generalising* if a rise is more likely than not, *still changing*
+    if its probability is above 5 % (3 % if a validation split is used), the highest of ten thresholds at which at most
+    5 % of the corpus's training runs would have been stopped too early, and *at rest* below. The training data do not
+    tell whether it is at rest because it is *stuck* or because it has *settled*, within ten points of its training
+    accuracy: a validation split does. Where its accuracy and its log-probability were read over the last two doublings,
+    a second model adds the level and the change of both. Whether accuracy has fallen, a small split does not tell,
+    since the best of its values is the luckiest too: where the last was five points lower, accuracy on many unseen
+    samples had fallen as far 6 times in 102. The evidence gives the split's best and its last.
 
     Source:
         gnomon's own; judged in docs/experiments/verdict.md, which says how often it is right, and when it is not.
@@ -146,9 +146,9 @@ def verdict(
         centroid_alignment: the mean over training samples.
         explained_variance_ratio: the mean over training samples.
         validation_accuracy: on held-out samples, if there are any, and NaN where it was not read; it decides between
-            settled and stuck, and `agrees` says whether it points the same way. It does not bound the rise, since such
-            a split is small: of the corpus's 287 moments with more than 95 % on a tenth of the samples, 17 still rose
-            by five points or more on the test samples.
+            settled and stuck, and without its log-probability `agrees` says whether it points the same way. It does not
+            bound the rise, since such a split is small: of the corpus's 287 moments with more than 95 % on a tenth of
+            the samples, 17 still rose by five points or more on the test samples.
         validation_log_probability: the mean log-probability of their labels. With both, read over two doublings too,
             the probability is from a model that uses them as well.
         validation_steps: when these were taken, if not at `steps`; increasing, the last the same.
@@ -287,7 +287,8 @@ def undecided(known: Corpus, why: str, similar: tuple[SimilarRun, ...] = (), dis
 def state(model: Model, accuracy: Series, probability: float, held_out: HeldOut | None) -> str:
     """The state, in a word or a few."""
     if accuracy[-1] < FITS:
-        return UNFITTED if accuracy.max() >= FITS else FITTING
+        best = accuracy.max()
+        return UNFITTED if best >= FITS and best - accuracy[-1] >= RISE - ROUNDING else FITTING
     if probability >= LIKELY:
         return "generalising"
     if probability >= model.stop:

@@ -10,7 +10,7 @@ from gnomon.history._model import Model, Row
 from gnomon.history._traits import Series, doubling_ago
 
 FITTING, UNFITTED = "still fitting", "no longer fits its training data"
-"""The states of a network that does not fit its training data: it never did, or it did at an earlier reading."""
+"""The states of a network that does not fit its training data: it never did, or it did and has fallen clearly."""
 RESERVATIONS = {
     FITTING: " Before training data are fitted that is right on average in the corpus, and hardly tried in ordinary "
     "training.",

@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -152,12 +153,13 @@ class History:
             advice = f"Use to_pandas(), whose result has such methods as to_{TABLES[target.suffix]}."
             raise DataError("path", "a file for lines of JSON, such as run.jsonl", repr(str(path)), advice)
         try:
-            target = target.resolve() if target.is_symlink() else target
+            target = Path(os.path.realpath(target)) if target.is_symlink() else target
             part = target.with_name(f".{target.name}.part")
             try:
                 with part.open("wb") as file:
                     if target.exists():
-                        part.chmod(stat.S_IMODE(target.stat().st_mode))
+                        with suppress(PermissionError):  # as of file systems that have none
+                            part.chmod(stat.S_IMODE(target.stat().st_mode))
                     file.writelines(line_of(row) + b"\n" for row in self._merged.rows)
                     file.flush()
                     os.fsync(file.fileno())  # before the rename, which may reach the disk first

@@ -75,18 +75,19 @@ def _advice(names: Sequence[str], wanted: Sequence[str]) -> str:
 
 
 def _last_of(rows: Sequence[Row], names: Sequence[str]) -> Row:
-    """The last reading that has all of these, if they are finite there."""
-    last = next((row for row in reversed(rows) if row.numbers.keys() >= {*names}), None)
-    if last is None:
+    """The last reading that has all of these, if what was read of them there and since is finite."""
+    place = next((at for at in reversed(range(len(rows))) if rows[at].numbers.keys() >= {*names}), None)
+    if place is None:
         raise RangeError("split", "a step with a value of each", "none", "Read them at the same steps.")
-    if lost := [name for name in names if not math.isfinite(last.numbers[name])]:
-        raise RangeError(
-            "split",
-            f"finite values at step {last.step}",
-            f"NaN or infinity in {', '.join(lost)}",
-            "Judge the training before it diverged, from a history that ends there.",
-        )
-    return last
+    for row in rows[place:]:
+        if lost := [name for name in names if not math.isfinite(row.numbers.get(name, 0.0))]:
+            raise RangeError(
+                "split",
+                f"finite values at step {row.step}",
+                f"NaN or infinity in {', '.join(lost)}",
+                "Judge the training before it diverged, from a history that ends there.",
+            )
+    return rows[place]
 
 
 def _left_out(rows: Sequence[Row], names: Sequence[str]) -> str:
@@ -99,7 +100,11 @@ def _left_out(rows: Sequence[Row], names: Sequence[str]) -> str:
     if not spoiled:
         return ""
     steps = [f"{step:,}" for step in spoiled]
-    which = f"Step {steps[0]} is" if len(steps) == 1 else f"{len(steps)} steps from {steps[0]} to {steps[-1]} are"
+    which = (
+        f"Step {steps[0]} is"
+        if len(steps) == 1
+        else f"{len(steps)} steps, {steps[0]} the first, {steps[-1]} the last, are"
+    )
     lost = [name for name in names if any(name in those for those in spoiled.values())]
     return f" {which} left out: NaN or infinity in {', '.join(lost)}."
 

@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from gnomon.errors import UnsupportedModuleError
+from gnomon.probe._held import reached
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
@@ -23,12 +24,15 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 
 def take_from_training(model: nn.Module) -> None:
-    """In a process group, puts others with the same memory in the place of the trained parameters, and leaves them.
+    """With several processes, puts others with the same memory in the place of the trained parameters, and leaves them.
 
     DistributedDataParallel, of which nothing on a network tells, takes any gradient that is added to the trained ones
     for training's, and reduces it once per pass: training's own, which come next, are then not reduced.
+
+    A network that also holds parameters elsewhere, as in a list, keeps them: it would run with some of each.
     """
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+    group = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if not group or torch.distributed.get_world_size() == 1 or holds_elsewhere(model):
         return
     twins: dict[int, nn.Parameter] = {}
     for module in model.modules():
@@ -39,10 +43,19 @@ def take_from_training(model: nn.Module) -> None:
                 setattr(module, name, twins[id(parameter)])
 
 
+def holds_elsewhere(model: nn.Module) -> bool:
+    """Whether modules hold trained parameters in attributes of their own too, such as lists, or in functions there."""
+    own = {*vars(nn.Module()), "_flat_weights"}  # the last of recurrent layers, which keep it up to date
+    held = reached(value for module in model.modules() for name, value in vars(module).items() if name not in own)
+    return any(isinstance(value, nn.Parameter) and value.requires_grad for value in held)
+
+
 def twin(parameter: nn.Parameter) -> nn.Parameter:
     """A parameter with the same memory, gradient and hooks, of which autograd knows nothing."""
     with torch.inference_mode(False):
         other = copy.copy(parameter)
+    if type(other) is not type(parameter):  # copied by Parameter's own way, which forgets subclasses
+        other.__class__ = type(parameter)
     other.grad, other._backward_hooks = parameter.grad, parameter._backward_hooks
     return other
 
