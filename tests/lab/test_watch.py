@@ -473,6 +473,16 @@ def test_a_chart_has_the_steps_of_its_runs_alone(shown):
 
 
 @pytest.mark.browser
+def test_the_steps_of_a_short_run_have_several_numbers(shown):
+    """Of 35 steps there were two, 0 and 20."""
+    for stride, words in ((1, ["0", "10", "20", "30"]), (4000, ["0", "50,000", "100,000"])):
+        page = shown(run=[line(stride * k, loss=5 - k / 10, rise=k, norm=9 + k) for k in range(36)])
+        assert page.evaluate("document.querySelector('section canvas').clientWidth") < 400
+        written = page.evaluate("window.written.slice(0, window.written.indexOf('step'))")
+        assert written[-len(words) :] == words
+
+
+@pytest.mark.browser
 def test_the_list_shows_all_of_a_long_name_on_a_phone(shown):
     """It was half as wide as the page, and ended in the midst of its sixth line."""
     name = "a run with a rather long name, lr=0.0001, width=1024, optimizer=adamw, penalty=grokalign, seed=0, attempt=3"

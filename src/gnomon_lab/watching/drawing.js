@@ -53,7 +53,7 @@ function draw(canvas, runs, highlighted, across, up) {
   });
   pen.textAlign = "center";
   let room = left;
-  const steps = ticks(across, Math.max(2, Math.floor(width / 110)), true);
+  const steps = ticks(across, Math.max(2, Math.floor(width / 80)), true);
   labels(steps).forEach((words, i) => {
     const at = x(steps[i]), half = pen.measureText(words).width / 2;
     pen.fillText(words, Math.min(at, width - half - 1), height - BOTTOM / 2 + 2);
