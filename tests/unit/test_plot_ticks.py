@@ -44,6 +44,9 @@ def test_equal_values_lie_between_ticks_of_a_logarithmic_axis(value, count):
         assert len(found) >= 3
         assert min(found) <= 1.000001 * value
         assert max(found) >= 0.999999 * value
+    low, high = of_history.get_view_interval()
+    np.testing.assert_allclose(low * high, value**2)  # in the middle
+    assert 4 <= high / low <= 5
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,7 @@ def values(axes: Axes, ticks: int = 6, *, log: bool) -> None:
         return
     low, high = axes.dataLim.intervaly
     logarithmic(axes, "y", low, high)
+    axes.autoscale_view(scalex=False)  # with the ends of this locator
     axes.yaxis.set_major_locator(enough(axes.yaxis.get_major_locator(), low, high, axes.get_ylim()))
 
 
@@ -90,6 +91,8 @@ def enough(own: Locator, low: float | int, high: float | int, view: tuple[float,
 
 def locator(low: float | int, high: float | int) -> Locator:
     """The ticks of a logarithmic scale from `low` to `high`: powers of ten; where these are few, 2 and 5 times them."""
+    if low == high:
+        return Around(4, steps=ROUND, min_n_ticks=FEWEST)
     if short(low, high):
         return MaxNLocator(4, steps=ROUND)
     return LogLocator(base=10, subs=BETWEEN if few(low, high) else (1.0,), numticks=8)
@@ -102,6 +105,14 @@ def side_by_side(low: float | int, high: float | int) -> Locator:
     if few(low, high):
         return Fitting([LogLocator(subs=subs) for subs in (BETWEEN, (1.0, 3.0), (1.0,))])
     return Fitting([LogLocator(numticks=most) for most in (4, 3, 2)])
+
+
+class Around(MaxNLocator):
+    """The ticks of a logarithmic scale around one value, which would otherwise end at powers of ten."""
+
+    def nonsingular(self, v0: float, v1: float) -> tuple[float, float]:
+        """The ends of the axis: the value in its middle."""
+        return (v0 / 2, 2 * v0) if v0 == v1 > 0 else super().nonsingular(v0, v1)
 
 
 class Plain(Formatter):
