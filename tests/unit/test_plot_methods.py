@@ -135,6 +135,21 @@ def test_a_line_joins_the_steps_at_which_its_quantity_was_read():
     assert (line.get_marker(), [*line.get_markevery()]) == ("o", [4, 6])
 
 
+@pytest.mark.parametrize("name", ["nc1", "accuracy"])
+@pytest.mark.parametrize("lost", [math.nan, math.inf])
+def test_a_cross_ends_what_was_not_finite_from_there_on(name, lost):
+    """As on the page of `gnomon watch`; a line that ended with its readings, or came back, has none."""
+    history = History()
+    for step, value in enumerate([0.5, 0.4, lost, lost]):
+        values = {"train": value, "test": 0.3, "validation": 0.2 if step > 2 else value}
+        history.append(Reading(step, {f"{split}/{name}": torch.tensor(each) for split, each in values.items()}, {}))
+    _, axes = history.plot()
+    (cross,) = [line for line in axes.get_lines() if line.get_marker() == "x"]
+    np.testing.assert_allclose(cross.get_xydata(), [[1, 0.4]])
+    assert cross.get_color() == lines_of(axes)["train"].get_color()
+    assert [text.get_text() for text in axes.figure.legends[0].get_texts()] == ["train", "test", "validation"]
+
+
 def test_panels_share_the_axis_of_all_steps():
     history = filled()
     history.append(Reading(200, {"rise": torch.tensor(1.0)}, {}))

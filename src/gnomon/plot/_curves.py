@@ -92,6 +92,15 @@ def draw(axes: Axes, curves: Collection[tuple[Curve, Look, str]], *, log: bool, 
                 band.sticky_edges.y.append(floor)  # the axis still ends there
 
 
+def cross_ends(axes: Axes, curves: Collection[tuple[Curve, Look, str]]) -> None:
+    """A cross at the end of each line after which nothing finite was read, unlike one that ended with its readings."""
+    for own, look, _ in curves:
+        drawn = np.flatnonzero(np.isfinite(own.means) & ((own.means > 0) | (axes.get_yscale() != "log")))
+        if len(drawn) and not np.isfinite(own.means[-1]):
+            marks = {"linestyle": "", "marker": "x", "markersize": 7, "markeredgewidth": 1.8, "label": "_"}
+            axes.plot(own.steps[drawn[-1:]], own.means[drawn[-1:]], color=look["color"], **marks)
+
+
 def dots(values: Numbers) -> dict[str, Any]:
     """Markers at the points which no line joins: those without a neighbour."""
     there = np.pad(np.isfinite(values), 1)

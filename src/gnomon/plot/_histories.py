@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from gnomon.errors import EmptyError, public
 from gnomon.plot import scales, style
-from gnomon.plot._curves import Curve, Look, draw, of_history
+from gnomon.plot._curves import Curve, Look, cross_ends, draw, of_history
 from gnomon.plot._drawn import Series
 from gnomon.plot._values import Numbers, require
 
@@ -31,9 +31,9 @@ def histories(
     """Draws quantities against the step of training, one panel each, with splits, layers and runs as lines.
 
     `History.plot` and `compare(...).plot` draw with this. The line is the mean over the samples, the band the middle
-    half of them, where each is not merely right or wrong. The step axis is logarithmic where the steps span two
-    decades. What comes before the quantity's name in all lines, such as their split, stands in the title instead of in
-    each label.
+    half of them, where each is not merely right or wrong. A cross marks the end of a line that was NaN or infinite from
+    there on. The step axis is logarithmic where the steps span two decades. What comes before the quantity's name in
+    all lines, such as their split, stands in the title instead of in each label.
 
     Args:
         runs: each a `gnomon.History`, by the names that the legend shows; one may have an empty name.
@@ -125,6 +125,7 @@ def _draw(axes: Axes, lines: list[tuple[Curve, Look, str]], steps: Numbers, *, l
         first = steps[steps > 0].min(initial=np.inf)
         scales.steps(axes, first, steps.max(), zero=bool((steps <= 0).any()))
     draw(axes, lines, log=log, ticks=5)
+    cross_ends(axes, lines)
     style.frame(axes)
     if not np.isfinite(axes.dataLim.intervaly).all():
         style.written(axes, "no finite value")
