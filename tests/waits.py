@@ -73,7 +73,7 @@ SIZES = {
     *("dynamics/_clustered_flow.py:ClusteredFlow.__init__", "dynamics/_linear_deep_rfm.py:LinearDeepRFM.__init__"),
     *("kernels/_distances.py:_expanded", "measure/robustness/_deepfool.py:deepfool"),
     *("regions/_partition.py:Regions.region_of_points", "regions/_polygons.py:Polygons.__getitem__"),
-    "regions/_partition.py:Regions.boundary_distance",
+    *("regions/_partition.py:Regions._deepest", "regions/_partition.py:Regions.boundary_distance"),
     *("regions/_polygons.py:_gathered", "regions/_split.py:Split.state", "regions/_split.py:_divided"),
     *("regions/_split.py:_listed", "regions/_split.py:split_by_lines", "regions/_split.py:_cell"),
     *("regions/_decision_boundary.py:_chained", "regions/_decision_boundary.py:_changes"),
