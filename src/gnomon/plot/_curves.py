@@ -97,7 +97,7 @@ def cross_ends(axes: Axes, curves: Collection[tuple[Curve, Look, str]]) -> None:
     for own, look, _ in curves:
         drawn = np.flatnonzero(np.isfinite(own.means) & ((own.means > 0) | (axes.get_yscale() != "log")))
         if len(drawn) and not np.isfinite(own.means[-1]):
-            marks = {"linestyle": "", "marker": "x", "markersize": 7, "markeredgewidth": 1.8, "label": "_"}
+            marks: Look = {"linestyle": "", "marker": "x", "markersize": 7, "markeredgewidth": 1.8, "label": "_"}
             axes.plot(own.steps[drawn[-1:]], own.means[drawn[-1:]], color=look["color"], **marks)
 
 
