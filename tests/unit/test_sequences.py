@@ -1,5 +1,6 @@
 """Logits at several positions of a sample: language models, and networks that segment images."""
 
+import functools
 import re
 
 import pytest
@@ -127,6 +128,44 @@ def test_one_position_is_read_as_any_network_is(model, labels, places, place, wh
     jacobian = gnomon.input_jacobian(AtOne(model, place), x[there])
     assert jacobian.shape[1:] == (C, T, D)
     torch.testing.assert_close(found.values["jacobian_norm"], gnomon.jacobian_norm(jacobian))
+
+
+class AllAtOnce(nn.Module):
+    """The way that the error about several positions names: a text is one sample."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        return self.model(x).flatten(1)
+
+
+def of_all_positions(outputs, labels):
+    return nn.functional.cross_entropy(outputs.unflatten(1, (T, C)).mT, labels, reduction="none").mean(1)
+
+
+def test_all_positions_at_once_are_the_whole_loss_and_all_logits(model):
+    x, labels = normal(N, T, D), torch.arange(N * T).view(N, T) % C
+    asked = {"batch_gradients": functools.partial(gnomon.batch_gradients, loss=of_all_positions)}
+    asked |= {"gradient_norm": gnomon.gradient_norm, "jacobian_norm": gnomon.jacobian_norm}
+    asked["curvature"] = functools.partial(gnomon.hessian_trace, loss=of_all_positions, rtol=0.01, passes=4000)
+    found = Probe(AllAtOnce(model), (x, labels), asked).read().values
+    weights = {name: weight.detach() for name, weight in model.named_parameters()}
+
+    def loss(*values):
+        logits = torch.func.functional_call(model, dict(zip(weights, values, strict=True)), (x,))
+        return nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+    values = tuple(weight.requires_grad_() for weight in weights.values())
+    gradient = torch.cat([part.flatten() for part in torch.autograd.grad(loss(*values), values)])
+    torch.testing.assert_close(found["gradient_norm"], gradient.norm())
+    rows = torch.autograd.functional.hessian(loss, values)
+    blocks = [rows[i][i].reshape(each.numel(), each.numel()) for i, each in enumerate(values)]
+    trace = sum(block.trace() for block in blocks)
+    torch.testing.assert_close(found["curvature"].value, trace, rtol=0.05, atol=0)
+    jacobian = torch.stack([torch.autograd.functional.jacobian(model, each[None])[0, :, :, 0] for each in x])
+    torch.testing.assert_close(found["jacobian_norm"], jacobian.flatten(1).norm(dim=1))
 
 
 def test_one_position_of_many_outputs_goes_by_products():
@@ -263,7 +302,8 @@ def test_bad_input_is_named(model, labels):
         (gnomon.ntk, "x"),
     ):
         expected = (
-            rf"Probe\(positions\): expected one position per sample for quantities that use its {of}, got several"
+            rf"Probe\(positions\): expected one position per sample for quantities that use its {of}, got several\."
+            r" Name one, .* To differentiate all, let the network return logits\.flatten\(1\), bind a loss of that"
         )
         with pytest.raises(RangeError, match=expected):
             Probe(model, (x, labels), [quantity], positions="all")

@@ -66,5 +66,6 @@ def by_input(wanted: str) -> RangeError:
         "positions",
         f"one position per sample for quantities that use its {wanted}",
         "several",
-        "Name one, such as 'last': what is differentiated are then the logits there, or their loss, and no others.",
+        "Name one, such as 'last': what is differentiated are then the logits there, or their loss, and no others. To "
+        "differentiate all, let the network return logits.flatten(1), bind a loss of that, and leave positions out.",
     )
