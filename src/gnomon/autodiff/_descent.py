@@ -90,7 +90,7 @@ def centroid_influence(
     r"""What each training sample adds to the motion of each inner product: $-(\nabla_{f(x_p)}L)^\top J_pg_i$.
 
     $J_p = \partial_\theta f(x_p)$ is multiplied by $g_i = \nabla_\theta\langle x_i, \mu_{x_i}\rangle$ for as many
-    training samples at once as fit into memory, and computed anew for each such chunk. Without a graph.
+    training samples at once as fit into memory, and computed again for each such chunk. Without a graph.
 
     Raises:
         ShapeError, RangeError, UnsupportedModuleError: as `centroid_velocity`.
