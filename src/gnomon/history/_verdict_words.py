@@ -61,7 +61,7 @@ def evidence(steps: Series, values: Mapping[str, Series], similar: Sequence[Simi
 def of_validation(
     steps: Float[np.ndarray, "r"], held_out: Mapping[str, Float[np.ndarray, "r"]], used: bool, agrees: bool | None
 ) -> str:
-    """The best accuracy of a validation split and its last, and whether that bears the probability out."""
+    """The best accuracy of a validation split and its last, and whether it agrees with the probability."""
     if not held_out:
         return ""
     accuracy = held_out["validation_accuracy"]

@@ -55,7 +55,7 @@ def centroid_influence(
         ShapeError, EmptyError, RangeError, UnsupportedModuleError: as for `centroid_rate`.
     Cost: over the training samples two forward passes, three backward passes, and one more for each sample of x; for
         1,024 of them and one x as much as 3.4 gradients of the loss, 0.7 for each further x. No sample's gradient is
-        formed, except those of x one after the other, anew for each chunk of training samples that fits the memory.
+        formed, except those of x one after the other, again for each chunk of training samples that fits the memory.
     Example:
         >>> import torch, gnomon
         >>> from torch.nn import functional
