@@ -21,6 +21,7 @@ ERRORS = {
         "linalg/_roots.py:Root.forward",
         "measure/_by_class.py:check_squares",
         "measure/_by_class.py:check_classes",
+        "measure/_by_class.py:warn_without_spread",
         "measure/_least_squares.py:fitted",
         "measure/_least_squares.py:inverse_of_scaled",
     ),

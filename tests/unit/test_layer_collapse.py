@@ -178,6 +178,8 @@ def test_dtype_mode_and_grad_mode():
     torch.testing.assert_close(layer_collapse(in_place, x, labels).nc1_before, double.nc1_before)
     one = nn.Linear(6, 3).double()
     torch.testing.assert_close(layer_collapse(one, x, labels).nc1_after[0], ratio(one(x), labels))
+    with pytest.warns(RuntimeWarning, match="NC1 in layer_collapse says nothing of the features, as no class has two"):
+        assert layer_collapse(one, x[:3], torch.arange(3)).nc1_after[0] == 0
 
 
 class Skip(nn.Module):

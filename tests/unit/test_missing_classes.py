@@ -113,7 +113,10 @@ def test_a_class_of_one_sample_has_no_spread():
         moments = class_moments(torch.cat([features, alone]), torch.cat([labels, torch.tensor([3])]), 5)
     torch.testing.assert_close(moments.within.dense(), class_moments(features, labels, 3).within.dense())
     torch.testing.assert_close(moments.means[3], alone[0])
-    assert gnomon.nc1(class_moments(features[:3], torch.arange(3), 3)) == 0
+    single = class_moments(features[:3], torch.arange(3), 3)
+    for measure in (gnomon.nc1, gnomon.nc1_trace_ratio):
+        with pytest.warns(RuntimeWarning, match=rf"{measure.__name__} says nothing of the features, as no class"):
+            assert measure(single) == 0
 
 
 def test_what_one_class_has_no_collapse_is_refused():

@@ -1008,6 +1008,7 @@ def test_effective_rank_of_large_samples_is_that_of_few_rows():
     assert small.values["size"].tolist() == [6, 6]
 
 
+@pytest.mark.filterwarnings("ignore:nc1 says nothing of the features")
 def test_many_missing_classes_are_said_by_a_few():
     model = nn.Linear(4, 1000)
     for n, k, there in ((16, 16, "16 others, 16 of them"), (1200, 300, "300 others, 0 of them")):

@@ -77,6 +77,15 @@ def check_classes(counts: Int[Tensor, "k"]) -> None:
         )
 
 
+def warn_without_spread(what: str, counts: Int[Tensor, "k"]) -> None:
+    """Warns if no class has two samples: then no sample is off its class mean, whatever the features."""
+    if int(counts.max()) == 1:
+        warn(
+            f"{what} says nothing of the features, as no class has two samples: each sample is its class mean. Pass "
+            "more samples of each class.",
+        )
+
+
 def roundings(terms: int) -> float:
     """How many epsilons a sum of this many terms may be off: for many terms, as random errors add up."""
     return float(min(terms, 4 * math.sqrt(terms)))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from gnomon import _checks
 from gnomon._precision import full_precision, in_single
 from gnomon.autodiff import by_patches, show_layers, weight_of, weight_path, with_weight
-from gnomon.measure._by_class import check_classes, check_samples, further
+from gnomon.measure._by_class import check_classes, check_samples, further, warn_without_spread
 from gnomon.measure._moments import ClassMoments
 from gnomon.measure.collapse._nc2_etf import nc2_etf
 from gnomon.measure.collapse._nc2_orthogonal import nc2_orthogonal
@@ -86,7 +86,8 @@ def layer_collapse(
     Args:
         model: a network to (n k), one output per class, whose samples do not mix.
         x: the samples.
-        labels: their classes, 0 to k - 1; classes without samples are left out, with a warning.
+        labels: their classes, 0 to k - 1; classes without samples are left out, with a warning, as
+            there is where none has two.
         layers: the name, or names, as in `model.named_modules()`, of linear layers or convolutions, each called once,
             one after the other; all of the network's if None, which requires a network without branches. Transposed
             convolutions are not among them: they are part of what comes between two.
@@ -139,7 +140,9 @@ def layer_collapse(
             add(name, "before", rows, output)
 
     show_layers(model, x, path, see, memory=memory)
-    check_classes(spreads[None, "given"].moments.counts)
+    counts = spreads[None, "given"].moments.counts
+    check_classes(counts)
+    warn_without_spread("NC1 in layer_collapse", counts)
     before = [spreads[name, "before"] for name in path]
     after = [spreads[name, "given"] for name in [*list(path)[1:], None]]
 

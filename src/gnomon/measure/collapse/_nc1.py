@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gnomon._precision import half_as_single
 from gnomon.linalg import largest, scaled
-from gnomon.measure._by_class import roundings, without
+from gnomon.measure._by_class import roundings, warn_without_spread, without
 from gnomon.measure._moments import ClassMoments
 
 
@@ -41,10 +41,10 @@ def nc1(class_moments: ClassMoments) -> Float[Tensor, ""]:
     Args:
         class_moments: the class moments of the features.
     Returns:
-        At least 0; 0 where every sample is at its class mean, as it is where no class has two samples, and, by the
-        pseudo-inverse, where all class means coincide. Invariant under scaling, shift and rotation of the features,
-        and, if the means span all dimensions, under every invertible linear map. Infinite or not a number where the
-        means are so close that it is beyond the dtype's range.
+        At least 0; 0 where every sample is at its class mean, as it is, with a warning, where no class has two samples,
+        and, by the pseudo-inverse, where all class means coincide. Invariant under scaling, shift and rotation of the
+        features, and, if the means span all dimensions, under every invertible linear map. Infinite or not a number
+        where the means are so close that it is beyond the dtype's range.
     Cost: O(k p min(k, p)), and O(k p²) for Σ_W stored in full, O(k n p) as rows; O(k p) memory. Precision: that of the
         pseudo-inverse of A, which loses as many digits as the means' differences have by their sizes, and not twice as
         many unless the scatter is as small along the same directions. Directions in which the means differ by no more
@@ -56,6 +56,7 @@ def nc1(class_moments: ClassMoments) -> Float[Tensor, ""]:
         >>> gnomon.nc1(gnomon.class_moments(h, torch.tensor([0, 0, 1, 1]), 2))
         tensor(0.0200)
     """
+    warn_without_spread("nc1", class_moments.counts)
     if len(class_moments.counts) > class_moments.means.shape[1]:
         class_moments = class_moments.present()  # if there are many, those without samples would cost as much
     root = class_moments.weights.sqrt()

@@ -4,6 +4,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gnomon._precision import half_as_single
+from gnomon.measure._by_class import warn_without_spread
 from gnomon.measure._moments import ClassMoments
 
 
@@ -32,8 +33,9 @@ def nc1_trace_ratio(class_moments: ClassMoments) -> Float[Tensor, ""]:
     Args:
         class_moments: the class moments of the features.
     Returns:
-        At least 0; 0 where every sample is at its class mean, infinite where the class means coincide, and not a number
-        where all samples do. Invariant under scaling, shift and rotation of the features.
+        At least 0; 0 where every sample is at its class mean, as it is, with a warning, where no class has two samples;
+        infinite where the class means coincide, and not a number where all samples do. Invariant under scaling, shift
+        and rotation of the features.
     Cost: O(k p), or O(n p) where the scatter is stored as rows.
     Example:
         >>> import torch, gnomon
@@ -41,4 +43,5 @@ def nc1_trace_ratio(class_moments: ClassMoments) -> Float[Tensor, ""]:
         >>> gnomon.nc1_trace_ratio(gnomon.class_moments(h, torch.tensor([0, 0, 1, 1]), 2))
         tensor(0.0400)
     """
+    warn_without_spread("nc1_trace_ratio", class_moments.counts)
     return class_moments.within_covariance.trace() / class_moments.between_covariance.trace()

@@ -7,6 +7,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._precision import half_as_single
 from gnomon.errors import ShapeError
+from gnomon.measure._by_class import warn_without_spread
 from gnomon.measure._moments import ClassMoments
 
 
@@ -37,8 +38,9 @@ def cdnv(features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], class_moment
         class_moments: the layer's class moments on these samples. Classes without samples there are not counted in k.
     Returns:
         At least 0; infinite where the moments have no samples of the class; otherwise 0 where the sample is at its
-        class mean, and infinite where another mean coincides with that mean. Invariant under scaling, shift and
-        rotation of features and moments. Differentiable once: torch's distances have no second derivative, and say so.
+        class mean, with a warning where no class has two samples, and infinite where another mean coincides with that
+        mean. Invariant under scaling, shift and rotation of features and moments. Differentiable once: torch's
+        distances have no second derivative, and say so.
     Raises:
         ShapeError: if features, labels and moments disagree in samples or width.
         EmptyError: if there are no samples.
@@ -59,6 +61,7 @@ def cdnv(features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], class_moment
         raise ShapeError(
             "features", f"width {means.shape[1]} as in class_moments", rows.shape[1], "Pass the moments of the layer."
         )
+    warn_without_spread("cdnv", class_moments.counts)
     deviations = rows - means[labels]
     if class_moments.rounded_off is not None:
         deviations = deviations - class_moments.rounded_off[labels]
