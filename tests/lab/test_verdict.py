@@ -2,7 +2,6 @@
 
 import json
 import math
-import tarfile
 from functools import cache
 from pathlib import Path
 
@@ -13,15 +12,15 @@ import pytest
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
 from gnomon.errors import DataError
-from gnomon.history import Corpus, traits
+from gnomon.history import Corpus
 from gnomon.history import corpus as shipped_corpus
-from gnomon_lab.papers.own._watched import read_corpus, watched
+from gnomon_lab.papers.own._watched import watched
 from gnomon_lab.papers.own.verdict import run as judging
-from gnomon_lab.papers.own.verdict.models import BOOSTED, RUNS, booster, boosting, logistic, nearest, similar
+from gnomon_lab.papers.own.verdict.models import BOOSTED, RUNS, boosting, logistic, nearest, similar
 from gnomon_lab.papers.own.verdict.moments import CORE, VALIDATION, moments
 from gnomon_lab.papers.own.verdict.nested import BINS, HeldOutPredictions, Ranges, chosen, nested, platt, standard
 from gnomon_lab.papers.own.verdict.page import ADDED, ADDED_RIVALS, claims, figures, over_families, summary, table
-from gnomon_lab.papers.own.verdict.run import Config, corpus_at, ready, rules_of, told
+from gnomon_lab.papers.own.verdict.run import Config, ready, rules_of, told
 from gnomon_lab.papers.own.verdict.scores import Scored, scores
 from gnomon_lab.papers.own.verdict.shipped import shipped
 from gnomon_lab.papers.own.verdict.stopping import ended, improbable, settles
@@ -376,64 +375,6 @@ def test_similar_runs_that_ship_are_those_by_what_training_data_show(judged, shi
     network = judged.networks[0]
     assert (own.family, own.seed, own.step) == (network.family, network.seed, network.steps[data.place[0]])
     np.testing.assert_allclose(own.unseen, network.unseen, atol=1e-6)
-
-
-@pytest.mark.parametrize(("which", "quantities"), [("alone", CORE), ("with_validation", CORE | VALIDATION)])
-def test_the_corpus_that_ships_predicts_what_was_fitted_to_the_table_that_ships(which, quantities):
-    """At its own moments too, at which many a threshold lies."""
-    names, networks = read_corpus(corpus_at(""))
-    data = moments(names, [network for network in networks if len(network.steps)], quantities)
-    known, model = data.only(data.known & data.whole), getattr(shipped_corpus(), which)
-    assert known.names == model.names
-    expected = booster().fit(known.traits, known.rises).decision_function(known.traits)
-    calibrated = model._slope * expected + model._shift
-    found = [model.probability(row) for row in known.traits[::2]]
-    np.testing.assert_allclose(found, 1 / (1 + np.exp(-calibrated[::2])), atol=1e-4)
-
-
-@pytest.fixture(scope="module")
-def of_corpus():
-    """The moments of the corpus that ships, and the family of each."""
-    names, networks = read_corpus(corpus_at(""))
-    networks = [network for network in networks if len(network.steps)]
-    data = moments(names, networks, CORE)
-    return data, np.array([network.family for network in networks])[data.network]
-
-
-@pytest.fixture(scope="module")
-def asked(of_corpus):
-    """By arm of grok-digits the traits, in each of its five seeds, where 99 % of the training data are fitted."""
-    found = {"GrokAlign": [], "baseline": []}
-    with tarfile.open(ROOT / "docs" / "records" / "grok-digits.tar.xz") as opened:
-        for member in sorted(name for name in opened.getnames() if name.endswith("records.jsonl")):
-            records = [json.loads(line) for line in opened.extractfile(member)]
-            for arm, rows in found.items():
-                read = [record for record in records if record["arm"] == arm]
-                end = next(place for place, record in enumerate(read) if record["train/accuracy"] >= 0.99) + 1
-                columns = {name: np.array([record[f"train/{name}"] for record in read[:end]]) for name in CORE}
-                measured = traits(np.array([record["step"] for record in read[:end]]), columns)
-                rows.append([measured[name] for name in of_corpus[0].names])
-    return {arm: np.array(rows) for arm, rows in found.items()}
-
-
-@pytest.mark.parametrize(
-    ("families", "lowest", "highest"),
-    [
-        ((), {"GrokAlign": 68, "baseline": 27}, {"GrokAlign": 80, "baseline": 29}),
-        (("digits",), {"GrokAlign": 52, "baseline": 24}, {"GrokAlign": 58, "baseline": 30}),
-        (("digits", "images", "images-cnn"), {"GrokAlign": 33, "baseline": 20}, {"GrokAlign": 44, "baseline": 22}),
-    ],
-)
-def test_what_pages_say_of_grok_digits_without_families_like_it(of_corpus, asked, families, lowest, highest):
-    """README.md, docs/experiments/verdict.md and the docstring of gnomon.verdict."""
-    data, family = of_corpus
-    group = np.where(np.isin(family, families), -1, np.unique(family, return_inverse=True)[1])
-    learnt = (group >= 0) & data.known
-    _, _, calibrate = chosen(data, data.rises, group, BOOSTED)
-    predict = boosting(data.traits[learnt], data.rises[learnt], data.network[learnt])
-    found = {arm: np.round(100 * calibrate(predict(rows))) for arm, rows in asked.items()}
-    assert {arm: percent.min() for arm, percent in found.items()} == lowest
-    assert {arm: percent.max() for arm, percent in found.items()} == highest
 
 
 def test_what_boosting_predicts_and_of_one_outcome(judged):
