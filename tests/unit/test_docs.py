@@ -65,6 +65,16 @@ def test_code_is_as_narrow_as_a_page(page):
     assert [line for line in code if len(line) > 90] == []
 
 
+def test_the_pages_muon_gets_no_embedding():
+    page = (ROOT / "docs" / "quantities" / "steer.md").read_text(encoding="utf-8")
+    (block,) = (b for b in re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE) if "Muon(" in b)
+    names = {"torch": torch, "model": nn.Sequential(nn.Embedding(50, 8), nn.LayerNorm(8), nn.Linear(8, 8))}
+    exec(block, names)
+    table, *norm, matrix, bias = names["model"].parameters()
+    muon, adamw = ({*optimizer.param_groups[0]["params"]} for optimizer in names["optimizers"])
+    assert (muon, adamw) == ({matrix}, {table, *norm, bias})
+
+
 @pytest.mark.bad_input
 def test_the_alignment_of_the_first_code_rises_with_the_accuracy(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
