@@ -80,8 +80,9 @@ class GrokAlign:
         half the squared norm.
     Args:
         coefficient: λ ≥ 0. The papers use 1e-3 with cross entropy and 1e-4 with MSE on MNIST, for the norm. No rule is
-            safe (docs/experiments/which-lambda.md): begin at 0.004 times the norm of the loss's gradient over that of
-            this penalty's with λ = 1, both at initialisation, and judge by held-out samples, at equal time.
+            safe (docs/experiments/which-lambda.md): for the norm, not its square, begin at 0.004 times the norm of the
+            loss's gradient over that of the penalty's with λ = 1 and k = 1, both at initialisation, and judge by
+            held-out samples, at equal time.
         estimator: "projection" or "exact".
         projections: random vectors per sample, for "projection".
         level: hold the mean norm at this value instead of minimising it. `projection` reads norms too low, and so holds
