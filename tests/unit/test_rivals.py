@@ -560,6 +560,19 @@ def test_a_spectral_penalty_comes_with_the_logits_of_any_batch(generator):
     assert all(parameter.grad.any() for parameter in model.parameters())
 
 
+@pytest.mark.parametrize("off", [torch.no_grad, torch.inference_mode])
+def test_a_validation_loss_leaves_the_iteration_where_it_is(off):
+    model, x = network(), torch.ones(4, 6, dtype=torch.float64)
+    ours, plain = (SpectralNormPenalty(model.parameters(), generator=torch.Generator().manual_seed(0)) for _ in "ab")
+    with off():
+        value = ours()
+        torch.testing.assert_close(ours.logits_and_penalty(model, x)[1], value, rtol=0, atol=0)
+    torch.testing.assert_close(value, plain(), rtol=0, atol=0)
+    for _ in range(2):
+        found = ours()
+    torch.testing.assert_close(found, plain(), rtol=0, atol=0)
+
+
 def test_a_matrix_that_leaves_the_directions_of_the_iteration_is_penalised(generator):
     weight = torch.tensor([[1.0, 0.0], [0.0, 0.0]], requires_grad=True)
     penalty = SpectralNormPenalty([weight], 2.0, generator=generator)

@@ -22,9 +22,9 @@ class SpectralNormPenalty:
     $\frac\lambda2\sum_W\sigma(W)^2$, whose gradient is $\lambda\sigma uv^\top$, by one step of power iteration per call
 
     Add it to the loss, `loss = cross_entropy(logits, labels) + penalty()`, or use `logits_and_penalty`, which GrokAlign
-    has too, so that one loop serves both. The iteration continues where the last call
-    ended, so σ is low at first and follows the weights while they change slowly. u and v are held constant, as in the
-    gradient of σ.
+    has too, so that one loop serves both. The iteration continues where the last call that recorded gradients ended, so
+    σ is low at first and follows the weights while they change slowly. u and v are held constant, as in the gradient of
+    σ.
 
     Convolutions are treated as matrices, one row per output channel: not the norm of the convolution, but what the
     paper uses. A transposed one, of which the paper says nothing, is treated as the convolution that it is the
@@ -82,14 +82,14 @@ class SpectralNormPenalty:
 
     @full_precision
     def __call__(self) -> Float[Tensor, ""]:
-        """The penalty: a scalar with a graph to the weights; the iteration advances."""
+        """The penalty: a scalar with a graph to the weights; the iteration advances where gradients are recorded."""
         squares = [self._square(i) for i in range(len(self._weights))]
         return self.coefficient / 2 * torch.stack([square.to(squares[0].device) for square in squares]).sum()
 
     def logits_and_penalty(
         self, model: Model, x: Float[Tensor, "n *d"]
     ) -> tuple[Float[Tensor, "n *c"], Float[Tensor, ""]]:
-        """The outputs for the loss, and the penalty; the iteration advances.
+        """The outputs for the loss, and the penalty; the iteration advances where gradients are recorded.
 
         Args:
             model: the network in training.
@@ -131,8 +131,7 @@ class SpectralNormPenalty:
         return [direction.clone() for direction in tensors]
 
     def _square(self, i: int) -> Tensor:
-        matrix = self._weights[i].flatten(1)
-        matrix = in_single(matrix)
+        matrix = in_single(self._weights[i].flatten(1))
         with torch.no_grad():
             u = self._directions[i].to(matrix)
             for _ in range(self.iterations):
@@ -140,5 +139,6 @@ class SpectralNormPenalty:
                 onwards = unit(matrix @ v)
                 # A matrix that is zero or NaN now may not stay so, and one may leave u's direction for good.
                 u = torch.where(onwards.any() & onwards.isfinite().all(), onwards, self._starts[i].to(matrix))
+        if torch.is_grad_enabled():  # to read a validation loss changes no training
             self._directions[i] = u
         return (u @ matrix @ v).square()
