@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.nn.utils import prune
 
 import gnomon
 from gnomon.errors import ArgumentTypeError, CheckpointError, EmptyError, RangeError, ShapeError
@@ -624,6 +625,24 @@ def test_the_parameters_of_a_parametrised_layer_are_no_weights():
     with pytest.raises(RangeError, match=expected):
         SpectralNormPenalty(model.named_parameters())
     SpectralNormPenalty(pair for pair in model.named_parameters() if "parametrizations" not in pair[0])
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        (nn.utils.weight_norm, "weight_g"),
+        (lambda layer: nn.utils.weight_norm(layer, dim=None), "weight_v"),
+        (nn.utils.spectral_norm, "weight_orig"),
+        (lambda layer: prune.random_unstructured(layer, "weight", 0.5), "weight_orig"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:`torch.nn.utils.weight_norm` is deprecated:FutureWarning")
+def test_nor_are_those_of_the_older_functions(change, name):
+    expected = rf"^SpectralNormPenalty\(parameters\): expected the weights that the network uses, got 0\.{name}\. Leave"
+    with pytest.raises(RangeError, match=expected):
+        SpectralNormPenalty(nn.Sequential(change(nn.Linear(5, 3))).named_parameters())
+    SpectralNormPenalty([("attention.w_v", nn.Parameter(torch.ones(3, 3))), ("weight_out", nn.Linear(3, 3).weight)])
 
 
 @pytest.mark.bad_input

@@ -1,6 +1,7 @@
 """Spectral-norm regularisation: a penalty on the largest singular value of each weight matrix."""
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,6 +15,9 @@ from gnomon.autodiff import Model
 from gnomon.errors import EmptyError, RangeError, ShapeError, public
 from gnomon.linalg import drawn, unit
 from gnomon.steer._parameters import named, not_the_state, require_entries, require_real
+
+PARTS = re.compile(r"parametrizations\.|weight\w*_(g|v|orig)$")
+"""The names that torch gives to the parameters of which it makes a layer's weight."""
 
 
 class SpectralNormPenalty:
@@ -35,8 +39,9 @@ class SpectralNormPenalty:
         Yoshida and Miyato, arXiv:1705.10941, algorithm 1.
     Args:
         parameters: `model.named_parameters()`, or `model.parameters()`; those with one axis or none, such as biases,
-            are left out, as there. Those of a layer with `torch.nn.utils.parametrizations`, such as `weight_norm`, are
-            not the weights that the network uses: with names they are refused, without they are taken.
+            are left out, as there. Those from which torch makes a weight (`torch.nn.utils.parametrizations`, the older
+            `weight_norm` and `spectral_norm`, pruning) are not the weights that the network uses: with names they are
+            refused, without they are taken.
         coefficient: λ ≥ 0; the paper's is 0.01.
         iterations: steps of the power iteration per call, from 1 on.
         generator: where the first directions come from; default: torch's global one.
@@ -69,7 +74,7 @@ class SpectralNormPenalty:
         matrices = [pair for pair in named(parameters) if pair[1].ndim > 1 and pair[1].numel()]
         require_real(matrices)
         for name, _ in matrices:
-            if "parametrizations." in name:
+            if PARTS.search(name):
                 raise RangeError("parameters", "the weights that the network uses", name, "Leave it out.")
         self._weights = [parameter for _, parameter in matrices]
         if not self._weights:
