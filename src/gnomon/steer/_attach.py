@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from types import FrameType
 from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
@@ -15,10 +14,8 @@ KEY, METHOD = "gnomon", "method"
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
-Before = Callable[[Optimizer, Args, Kwargs], tuple[Args, Kwargs] | None]
-"""A hook that torch calls before a step, and which may change its arguments."""
-After = Callable[[Optimizer, Args, Kwargs], None]
-"""One that it calls after it."""
+STEP = Optimizer.profile_hook_step(lambda optimizer: None).__code__
+"""The code of torch's function around the step of each class, which runs the hooks."""
 
 
 @runtime_checkable
@@ -50,6 +47,8 @@ def attach(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str,
 
     @within(f"{type(method).__name__}.attach")
     def before_step(optimizer: Optimizer, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs] | None:
+        if not _outermost(optimizer):
+            return None
         if getattr(optimizer, "grad_scale", None) is not None:
             raise RangeError(
                 None,
@@ -73,7 +72,7 @@ def attach(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str,
         if _trains(optimizer, parameters):
             method()
 
-    _Outermost(optimizer, before=before_step)
+    optimizer.register_step_pre_hook(before_step)
 
 
 def attach_after(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str, Tensor]]) -> None:
@@ -82,43 +81,24 @@ def attach_after(method: Method, optimizer: Optimizer, parameters: Sequence[tupl
 
     @within(f"{type(method).__name__}.attach")
     def after_step(optimizer: Optimizer, args: Args, kwargs: Kwargs) -> None:
-        if _trains(optimizer, parameters):
+        if _outermost(optimizer) and _trains(optimizer, parameters):
             method()
 
-    _Outermost(optimizer, after=after_step)
+    optimizer.register_step_post_hook(after_step)
 
 
-class _Outermost:
-    """Calls a hook once a step, also where the step calls that of a base class.
+def _outermost(optimizer: Optimizer) -> bool:
+    """Whether the step of the optimizer whose hook asks this is called by no other step of it.
 
     Torch runs an optimizer's hooks in the step of each class of which there has been an optimizer in this process: if
-    one calls super().step(), twice. It runs none after an error, so the call stack tells which steps are under way.
+    one calls super().step(), twice. It runs none after an error, so the call stack tells which steps are under way; its
+    frames are not kept, since they hold all that a failed step had.
     """
-
-    def __init__(self, optimizer: Optimizer, before: Before | None = None, after: After | None = None) -> None:
-        self._before, self._after = before, after
-        self._frames: list[FrameType] = []  # of torch's function around the step of each class
-        optimizer.register_step_pre_hook(self._begin)
-        optimizer.register_step_post_hook(self._end)
-
-    def _begin(self, optimizer: Optimizer, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs] | None:
-        around = _running(self._frames)
-        self._frames = [*around, sys._getframe(1)]
-        return self._before(optimizer, args, kwargs) if self._before and not around else None
-
-    def _end(self, optimizer: Optimizer, args: Args, kwargs: Kwargs) -> None:
-        self._frames = _running(self._frames)[:-1]
-        if self._after and not self._frames:
-            self._after(optimizer, args, kwargs)
-
-
-def _running(frames: Sequence[FrameType]) -> list[FrameType]:
-    """Those of the frames that are on the call stack."""
-    stack, frame = set[FrameType](), sys._getframe(1) if frames else None
-    while frame is not None:
-        stack.add(frame)
+    frame, steps = sys._getframe(), 0
+    while frame.f_back is not None:
         frame = frame.f_back
-    return [frame for frame in frames if frame in stack]
+        steps += frame.f_code is STEP and frame.f_locals["self"] is optimizer
+    return steps <= 1
 
 
 def _bind(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str, Tensor]]) -> Optimizer:
