@@ -1,7 +1,7 @@
 """A method that is called before or after each step of an optimizer, and kept in the optimizer's state."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
@@ -56,8 +56,9 @@ def attach(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str,
                 "those of a GradScaler before a fused step",
                 "Call scaler.unscale_(optimizer) first, or make the optimizer with fused=False.",
             )
-        closure: Callable[[], object] | None = kwargs.get("closure", args[1] if len(args) > 1 else None)
-        if closure is None:
+        by_name = "closure" in kwargs
+        closure = kwargs["closure"] if by_name else args[1] if len(args) > 1 else None
+        if not callable(closure):
             change()
             return None
 
@@ -66,7 +67,9 @@ def attach(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str,
             change()
             return loss
 
-        return args[:1], {**kwargs, "closure": closure_and_change}
+        if by_name:
+            return args, {**kwargs, "closure": closure_and_change}
+        return (args[0], closure_and_change, *args[2:]), kwargs
 
     def change() -> None:
         if _trains(optimizer, parameters):

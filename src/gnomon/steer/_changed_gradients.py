@@ -56,12 +56,12 @@ class ChangedGradients(ABC):
     def attach(self, optimizer: torch.optim.Optimizer) -> None:
         """Changes the gradients before each step of the optimizer from now on, and is saved in its `state_dict`.
 
-        Gradients are then accumulated, unscaled and clipped. With a closure, they are changed after it. LBFGS is
-        refused: it compares gradients at several points, as those of one loss, which changed ones are not, and
-        diverges. To resume, attach before the optimizer's `load_state_dict`, which otherwise leaves the method's state
-        out without a word; a copy of the optimizer, or a pickle, has nothing attached. `torch.distributed.checkpoint`
-        saves only a part of an optimizer's `state_dict`, and omits this: save the method's own separately, load both,
-        and attach then.
+        Gradients are then accumulated, unscaled and clipped. With a closure, which is the first argument of `step` or
+        the one named `closure`, they are changed after it. LBFGS is refused: it compares gradients at several points,
+        as those of one loss, which changed ones are not, and diverges. To resume, attach before the optimizer's
+        `load_state_dict`, which otherwise leaves the method's state out without a word; a copy of the optimizer, or a
+        pickle, has nothing attached. `torch.distributed.checkpoint` saves only a part of an optimizer's `state_dict`,
+        and omits this: save the method's own separately, load both, and attach then.
 
         Raises:
             TypeError: if it is not an optimizer.
