@@ -3,9 +3,11 @@
 import sys
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
+from weakref import WeakKeyDictionary
 
 from torch import Tensor
 from torch.optim import LBFGS, Optimizer
+from torch.utils.hooks import RemovableHandle
 
 from gnomon.errors import ArgumentTypeError, CheckpointError, RangeError, within
 
@@ -30,6 +32,10 @@ class Method(Protocol):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Resumes from this state."""
+
+
+HANDLES: WeakKeyDictionary[Method, list[RemovableHandle]] = WeakKeyDictionary()
+"""The hooks of each attached method. Not in the method, a copy or pickle of which has nothing attached."""
 
 
 def attach(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str, Tensor]]) -> None:
@@ -75,7 +81,7 @@ def attach(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str,
         if _trains(optimizer, parameters):
             method()
 
-    optimizer.register_step_pre_hook(before_step)
+    HANDLES[method].append(optimizer.register_step_pre_hook(before_step))
 
 
 def attach_after(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str, Tensor]]) -> None:
@@ -87,7 +93,13 @@ def attach_after(method: Method, optimizer: Optimizer, parameters: Sequence[tupl
         if _outermost(optimizer) and _trains(optimizer, parameters):
             method()
 
-    optimizer.register_step_post_hook(after_step)
+    HANDLES[method].append(optimizer.register_step_post_hook(after_step))
+
+
+def detach(method: Method) -> None:
+    """Removes the method's hooks, and so its state from the optimizer's; it keeps its state itself."""
+    for handle in HANDLES.pop(method, []):
+        handle.remove()
 
 
 def _outermost(optimizer: Optimizer) -> bool:
@@ -125,7 +137,12 @@ def _bind(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str, 
             "Attach each optimizer's own.",
         )
     if KEY in optimizer.state_dict():
-        raise RangeError("optimizer", "an optimizer without an attached method", "one that has one", "Attach once.")
+        raise RangeError(
+            "optimizer",
+            "an optimizer without an attached method",
+            "one that has one",
+            "Attach once, or detach that one first.",
+        )
 
     name = type(method).__name__
 
@@ -145,8 +162,11 @@ def _bind(method: Method, optimizer: Optimizer, parameters: Sequence[tuple[str, 
             raise CheckpointError(None, f"a state of {name}", f"one of {of}", "Attach the method that was saved.")
         method.load_state_dict({key: value for key, value in state[KEY].items() if key != METHOD})
 
-    optimizer.register_state_dict_post_hook(lambda _, state: {**state, KEY: {METHOD: name, **method.state_dict()}})
-    optimizer.register_load_state_dict_pre_hook(load)
+    def save(_: Optimizer, state: dict[str, Any]) -> dict[str, Any]:
+        return {**state, KEY: {METHOD: name, **method.state_dict()}}
+
+    HANDLES.setdefault(method, []).append(optimizer.register_state_dict_post_hook(save))
+    HANDLES[method].append(optimizer.register_load_state_dict_pre_hook(load))
     return optimizer
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gnomon._precision import full_precision
 from gnomon.errors import RangeError, within
-from gnomon.steer._attach import attach
+from gnomon.steer._attach import attach, detach
 from gnomon.steer._parameters import first_nonfinite, gradients_of, named, norm_of, not_the_state, require_entries
 
 
@@ -71,6 +71,14 @@ class ChangedGradients(ABC):
         """
         with within(f"{self._where}.attach"):
             attach(self, optimizer, self._parameters)
+
+    def detach(self) -> None:
+        """Leaves the optimizer, whose steps and `state_dict` are plain from now on; nothing if it is not attached.
+
+        The method keeps its state: attached again, it continues. What is saved in between has none, and is loaded
+        before attaching.
+        """
+        detach(self)
 
     def state_dict(self) -> dict[str, Any]:
         """All that is needed to resume."""

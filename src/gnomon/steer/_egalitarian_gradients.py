@@ -21,8 +21,8 @@ class EgalitarianGradients(ChangedGradients):
 
     Steps no longer shrink with the gradients, until those are at the floor: training does not settle without help. The
     authors' code continues with the plain gradient once more than 95 % of unseen samples are classified correctly; do
-    the same, or decay the learning rate. Their code changes only the first layer's weight, or layers that the user
-    names: pass those.
+    the same, by `detach()` if it is attached, or decay the learning rate. Their code changes only the first layer's
+    weight, or layers that the user names: pass those.
 
     Source:
         Pasand and Dohmatob, arXiv:2510.04930.

@@ -10,7 +10,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.errors import EmptyError, RangeError, public, within
-from gnomon.steer._attach import attach_after
+from gnomon.steer._attach import attach_after, detach
 from gnomon.steer._parameters import joint_norm, named, not_the_state, require_entries
 
 
@@ -96,6 +96,13 @@ class WeightNormConstraint:
         """
         with within("WeightNormConstraint.attach"):
             attach_after(self, optimizer, self._parameters)
+
+    def detach(self) -> None:
+        """Leaves the optimizer, whose steps and `state_dict` are plain from now on; nothing if it is not attached.
+
+        The norm is kept: attached again, it is held again. What is saved in between is loaded before attaching.
+        """
+        detach(self)
 
     def state_dict(self) -> dict[str, Any]:
         """The norm that is held."""
