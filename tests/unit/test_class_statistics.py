@@ -116,22 +116,23 @@ def test_eight_digits_at_mean_1e6(sizes):
 
 @pytest.mark.parametrize(("dtype", "rtol"), [(torch.float32, 2e-6), (torch.bfloat16, 5e-3)])
 @pytest.mark.parametrize("sizes", [[1500], [64] * 23 + [28]])
-def test_other_dtypes_are_kept_in_float64(dtype, rtol, sizes):
+def test_sums_are_of_float64_and_means_of_the_features_dtype(dtype, rtol, sizes):
     features, labels = samples(1500, 5)
     features = (features + 30).to(dtype)
-    moments = stream(features, labels, 4, sizes)
-    assert moments.means.dtype == moments.within.matrix.dtype == torch.float64
-    assert_same(moments, class_moments(features.double(), labels, 4), rtol)
-    half = class_moments(features, labels, 4)
-    assert half.means.dtype == half.within.matrix.dtype == torch.float32
+    expected = class_moments(features.double(), labels, 4)
+    for moments in (stream(features, labels, 4, sizes), class_moments(features, labels, 4)):
+        assert moments.means.dtype == torch.float32
+        torch.testing.assert_close(moments.precise_means, expected.means, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(moments.within.matrix.double(), expected.within.matrix, rtol=rtol, atol=5 * rtol)
 
 
 def test_float32_does_not_lose_with_the_number_of_samples():
     """Of one feature, whose sums are the plainest: without blocks in float64 the scatter would be off by 1e-5."""
     features, labels = samples(50_000, 1)
     features = features.float()
-    moments = stream(features, labels, 4, [50_000])
-    assert_same(moments, class_moments(features.double(), labels, 4), 2e-6)
+    moments, expected = stream(features, labels, 4, [50_000]), class_moments(features.double(), labels, 4)
+    torch.testing.assert_close(moments.precise_means, expected.means, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(moments.within.matrix, expected.within.matrix, rtol=2e-6, atol=0)
 
 
 def test_memory_does_not_grow_with_samples_and_no_square_matrix_is_made_for_few(monkeypatch):
@@ -160,7 +161,7 @@ def test_gathered_processes_merge(p):
     others[0].compute()
     with pytest.raises(EmptyError, match="expected samples, got none"):
         others[1].compute()
-    asked = itertools.cycle(("class_counts", "class_means", "within_scatter"))
+    asked = itertools.cycle(("class_counts", "class_means", "within_scatter", "single_counts"))
 
     def gather(own, group=None):
         name = next(asked)
@@ -192,7 +193,8 @@ for p, dtype in ((5, torch.float32), (5, torch.float64), (90, torch.float64)):
             assert moments.counts.tolist() == [20, 20, 20], moments.counts
             error = (moments.within.dense() - expected.within.dense()).norm() / expected.within.dense().norm()
             assert error < tolerance, error
-            assert (moments.means - expected.means).abs().max() < tolerance
+            assert (moments.precise_means - expected.means).abs().max() < 1e-12
+            assert moments.means.dtype == dtype, moments.means.dtype
         statistics.update(features, labels)
         assert statistics.compute().n == 60 * (1 + world)
 try:

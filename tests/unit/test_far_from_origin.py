@@ -8,7 +8,7 @@ from torch.nn import functional
 import gnomon
 from gnomon import ClassMoments, class_moments, nc1
 from gnomon.errors import ArgumentTypeError, RangeError, ShapeError
-from gnomon.probe._sums import ClassMomentSum
+from gnomon.measure._class_sums import ClassSums
 from tests.drawn import normal
 
 
@@ -22,7 +22,7 @@ def drawn(offset, sizes, p=64, seed=0):
 
 
 def streamed(features, labels, k):
-    sums = ClassMomentSum(k)
+    sums = ClassSums(k)
     for part, its in zip(features.split(150), labels.split(150), strict=True):
         sums.update(part, its)
     return sums.compute()
@@ -35,7 +35,7 @@ def test_the_value_is_that_in_float64_of_the_same_features(offset, sizes, moment
     features, around_zero, labels = drawn(offset, sizes)
     k, weight = len(sizes), normal(len(sizes), 64, seed=9)
     moments, exact = moments_of(features, labels, k), class_moments(around_zero, labels, k)
-    assert moments.means.dtype == moments.within.held.dtype == torch.float32
+    assert moments.means.dtype == torch.float32
 
     def values(moments, features):
         own = weight.to(moments.means.dtype)
@@ -174,7 +174,7 @@ def test_what_rounding_took_off_is_kept_in_sums_and_selections():
         class_moments(features[:50], labels[:50], 3) + class_moments(features[50:], labels[50:], 3),
         class_moments(features, labels, 3) + ClassMoments.none(3, features),
     ):
-        assert moments.means.dtype == moments.within.held.dtype == torch.float32
+        assert moments.means.dtype == torch.float32
         torch.testing.assert_close(moments.centred_means.double(), exact.centred_means, rtol=1e-5, atol=1e-8)
     with pytest.warns(RuntimeWarning, match="1 of 4 classes without samples"):
         moments = class_moments(features, labels, 4)

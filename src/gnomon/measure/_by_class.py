@@ -122,19 +122,18 @@ def without(rows: Float[Tensor, "k p"], direction: Float[Tensor, "k"]) -> Float[
 
 
 def check_squares(within: Covariance, means: Float[Tensor, "k p"], centred_means: Float[Tensor, "k p"]) -> None:
-    """Raises RangeError unless the within-class scatter's dtype holds the squares of deviations; all may be 0."""
-    rows = within.held
-    scatter = within.trace().sqrt() if isinstance(within, Dense) else torch.linalg.vector_norm(rows)
+    """Raises RangeError unless the means' dtype holds the squares of deviations; all may be 0."""
+    scatter = within.trace().sqrt() if isinstance(within, Dense) else torch.linalg.vector_norm(within.rows)
     spread, size = torch.linalg.vector_norm(centred_means.detach()), torch.linalg.vector_norm(means.detach())
     deviation, about, mean = (float(part.detach()) for part in (scatter, spread, size))
-    limits = torch.finfo(rows.dtype)
+    limits = torch.finfo(means.dtype)
     too_large = not max(deviation, about) < limits.max**0.5
     # Below this, the squares of values that still matter are no longer normal numbers.
     too_small = max(deviation, mean) < (limits.tiny / limits.eps) ** 0.5 and (deviation > 0 or bool(means.any()))
     if too_large or too_small:
         raise RangeError(
             "features",
-            f"features whose squares {rows.dtype} holds",
+            f"features whose squares {means.dtype} holds",
             f"too {('large' if too_large else 'small')} ones, with class means up to {float(means.abs().amax()):.3g}",
             "Pass float64, or rescale the features.",
         )

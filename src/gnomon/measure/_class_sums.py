@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import operator
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float, Int
@@ -19,19 +20,22 @@ BLOCK = 4096
 
 
 class ClassSums:
-    """Counts, means and scatter of each class, batch by batch, in float64; `ClassStatistics` on one process."""
+    """Counts, means and scatter of each class, summed in float64 batch by batch; `ClassStatistics` on one process."""
 
-    # The first three have one entry per shard: one between updates, one per process while these are gathered.
+    # The first four have one entry per shard: one between updates, one per process while these are gathered.
     class_counts: list[Tensor]
     class_means: list[Tensor]
     within_scatter: list[Tensor]
     """Stored in full, or as fewer rows than columns: the shape tells which."""
+    single_counts: list[Tensor]
+    """The number of samples that came in float32 or less."""
     within_rows: list[Tensor]
     """Rows whose Gram product is yet to be added: products of many rows take less time per row."""
 
     def __init__(self, classes: int) -> None:
         self.classes = classes
-        self.class_counts, self.class_means, self.within_scatter, self.within_rows = [], [], [], []
+        self.class_counts, self.class_means, self.within_scatter = [], [], []
+        self.single_counts, self.within_rows = [], []
 
     def update(self, features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"]) -> None:
         """Adds one batch: a layer's output for each sample, further axes flattened, and the classes."""
@@ -48,6 +52,8 @@ class ClassSums:
                 width,
                 "Use one ClassStatistics per layer.",
             )
+        if batch.dtype != torch.float64:
+            self.single_counts[0] = self.single_counts[0] + len(batch)
         block = max(BLOCK, width)
         for part, classes in zip(torch.split(batch, block), torch.split(labels.long(), block), strict=True):
             self.class_counts[0], self.class_means[0], rows = further(
@@ -59,7 +65,7 @@ class ClassSums:
 
     def compute(self) -> ClassMoments:
         """The moments of all samples seen so far."""
-        return finished(self._joined(torch.zeros(0, 0, dtype=torch.float64)))
+        return finished(self._joined(torch.zeros(0, 0, dtype=torch.float64)), self.single_counts)
 
     def _joined(self, none: Float[Tensor, "0 p"]) -> ClassMoments:
         """The shards merged into one; without any, the moments of no samples, with this width and device."""
@@ -72,23 +78,26 @@ class ClassSums:
         if not self.within_rows:
             return moments
         rows = self.within_rows[0] if len(self.within_rows) == 1 else torch.cat(self.within_rows)
-        added = smaller(rows)
-        check_squares(added, moments.means, moments.centred_means)
-        return dataclasses.replace(moments, within=moments.within + added)
+        return dataclasses.replace(moments, within=moments.within + smaller(rows))
 
     def _keep(self, moments: ClassMoments) -> None:
         self.class_counts, self.class_means, self.within_rows = [moments.counts], [moments.means], []
         self.within_scatter = [moments.within.held]
+        self.single_counts = [sum(self.single_counts, moments.counts.new_zeros(1))]
 
 
-def finished(moments: ClassMoments) -> ClassMoments:
-    """Moments that no later update changes.
+def finished(moments: ClassMoments, single_counts: Sequence[Tensor]) -> ClassMoments:
+    """Moments that no later update changes, in the coarsest dtype in which samples came; half precision in float32.
 
     Raises:
         EmptyError: if there are no samples, or all are of one class.
+        RangeError: if that dtype does not hold the features' squares.
     """
     if moments.n == 0:
         raise EmptyError("features", "samples", "none", "Call update first.")
     check_classes(moments.counts)
+    dtype = torch.float32 if sum(single_counts) > 0 else torch.float64
     within = type(moments.within)(moments.within.held.clone())
-    return ClassMoments(moments.counts.clone(), moments.means.clone(), within)
+    moments = ClassMoments.rounded(moments.counts.clone(), moments.means.clone(), within, dtype)
+    check_squares(moments.within, moments.means, moments.centred_means)
+    return moments

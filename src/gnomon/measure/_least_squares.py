@@ -275,6 +275,6 @@ def in_dtype_of_moments(classifier: Tensor, bias: Tensor | None, class_moments: 
                 "class_moments",
                 f"moments at least as precise as {name}, {tensor.dtype}",
                 means.dtype,
-                f"Take them of features in {tensor.dtype}, or with ClassStatistics.",
+                f"Take them of features in {tensor.dtype}.",
             )
     return classifier.to(means.dtype), offset.to(means.dtype)

@@ -27,9 +27,11 @@ class ClassMoments:
 
     Attributes:
         counts: the number $n_c$ of samples of each class; a class may have none.
-        means: the class means $\mu_c$, 0 where there are no samples; unit: that of the features. The dtype has to hold
-            the squares of their differences, and of the features': `class_moments` makes sure of it.
-        within: $\sum_i (h_i - \mu_{y_i})(h_i - \mu_{y_i})^\top$, a sum over samples; $n\,\Sigma_W$.
+        means: the class means $\mu_c$, 0 where there are no samples; unit: that of the features. Their dtype is that of
+            the features, by whose rounding quantities judge what is noise. It has to hold the squares of the features'
+            differences: `class_moments` makes sure of it.
+        within: $\sum_i (h_i - \mu_{y_i})(h_i - \mu_{y_i})^\top$, a sum over samples; $n\,\Sigma_W$. In the means' dtype
+            or in float64, since a sum may be known in more digits than what is summed.
         rounded_off: what rounding took off the means, or None if they were not known in more digits than they are
             stored in. With it, differences of means keep their digits however far the means are from the origin.
     """
@@ -63,7 +65,7 @@ class ClassMoments:
                 self.counts.device,
                 "Move one of them.",
             )
-        if held.dtype != self.means.dtype:
+        if held.dtype not in (self.means.dtype, torch.float64):
             raise RangeError("means", f"{held.dtype} as within has", self.means.dtype, "Convert one.")
         if self.means.ndim != 2 or self.counts.shape != self.means.shape[:1] or held.shape[1:] != self.means.shape[1:]:
             raise ShapeError(
@@ -78,13 +80,17 @@ class ClassMoments:
             _checks.same_shape(means=self.means, rounded_off=self.rounded_off)
             _checks.one_device(means=self.means, rounded_off=self.rounded_off)
             if self.rounded_off.dtype != self.means.dtype:
-                raise RangeError("rounded_off", f"{held.dtype} as means have", self.rounded_off.dtype, "Convert one.")
+                raise RangeError(
+                    "rounded_off", f"{self.means.dtype} as means have", self.rounded_off.dtype, "Convert one."
+                )
 
     @classmethod
-    def rounded(cls, counts: Int[Tensor, "k"], means: Float[Tensor, "k p"], within: Covariance) -> "ClassMoments":
-        """The moments in the scatter's dtype, of means that may be known in more digits than it holds."""
-        held = means.to(within.held.dtype)
-        rest = None if held.dtype == means.dtype else (means - held).detach().to(held.dtype)
+    def rounded(
+        cls, counts: Int[Tensor, "k"], means: Float[Tensor, "k p"], within: Covariance, dtype: torch.dtype
+    ) -> "ClassMoments":
+        """The moments of features in this dtype, of means that may be known in more digits than it holds."""
+        held = means.to(dtype)
+        rest = None if dtype == means.dtype else (means - held).detach().to(dtype)
         return cls(counts, held, within, rest)
 
     @classmethod
@@ -121,7 +127,8 @@ class ClassMoments:
         share = (other.counts.to(step.dtype) / counts.clamp(min=1)).unsqueeze(1)
         bridge = (self.counts.to(step.dtype).unsqueeze(1) * share).sqrt() * step
         within = self.within + other.within
-        return self.rounded(counts, mine + share * step, within + Factored(bridge.to(within.held.dtype)))
+        dtype = max(self.means.dtype, other.means.dtype, key=lambda of: torch.finfo(of).eps)
+        return self.rounded(counts, mine + share * step, within + Factored(bridge.to(within.held.dtype)), dtype)
 
     def present(self) -> "ClassMoments":
         """The moments of only those classes that have samples, in their order."""

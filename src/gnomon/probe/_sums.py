@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from gnomon._precision import full_precision, single
+from gnomon._precision import full_precision
 from gnomon.autodiff import add_gradients
 from gnomon.linalg import Covariance, GramSum, covariance
-from gnomon.measure import ClassMoments, GradientSums, batch_gradients, class_moments
+from gnomon.measure import GradientSums, batch_gradients, class_moments
 from gnomon.measure._class_sums import ClassSums
 from gnomon.probe._derived import agop_of
 
@@ -27,25 +27,6 @@ class Sum(Protocol):
 
     def compute(self) -> object:
         """The quantity's result for all of them."""
-
-
-class ClassMomentSum:
-    """The class moments, in the precision that they have if all samples are there at once."""
-
-    def __init__(self, classes: int) -> None:
-        self._sums = ClassSums(classes)
-
-    @full_precision
-    def update(self, features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"]) -> None:
-        """Adds some samples."""
-        self._dtype = single(features.dtype)
-        self._sums.update(features, labels)
-
-    @full_precision
-    def compute(self) -> ClassMoments:
-        """The result for all of them."""
-        found = self._sums.compute()
-        return ClassMoments.rounded(found.counts, found.means, found.within.to(self._dtype))
 
 
 class AGOPSum:
@@ -69,7 +50,7 @@ class AGOPSum:
 
 
 SUMS: tuple[tuple[Callable[..., object], Callable[..., Sum]], ...] = (
-    (class_moments, ClassMomentSum),
+    (class_moments, ClassSums),
     (agop_of, AGOPSum),
     (batch_gradients, GradientSums),
 )

@@ -52,7 +52,7 @@ def class_moments(features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], cla
     rows = in_single(features.flatten(1))
     empty = ClassMoments.none(classes, rows[:0].double())
     counts, means, deviations = further(empty.counts, empty.means, rows, labels.long())
-    moments = ClassMoments.rounded(counts, means, smaller(deviations))
+    moments = ClassMoments.rounded(counts, means, smaller(deviations), rows.dtype)
     check_classes(moments.counts)
     check_squares(moments.within, moments.means, moments.centred_means)
     return moments

@@ -74,4 +74,6 @@ def nc1(class_moments: ClassMoments) -> Float[Tensor, ""]:
     inverse = torch.linalg.pinv(
         spread, atol=rounding, rtol=torch.full_like(rounding, eps * roundings(max(spread.shape)))
     )
-    return class_moments.within_covariance.variances(inverse.mT).sum() / class_moments.classes_present
+    within = class_moments.within_covariance
+    strayed = within.variances(inverse.mT.to(within.held.dtype)).sum() / class_moments.classes_present
+    return strayed.to(spread.dtype)

@@ -44,4 +44,5 @@ def nc1_trace_ratio(class_moments: ClassMoments) -> Float[Tensor, ""]:
         tensor(0.0400)
     """
     warn_without_spread("nc1_trace_ratio", class_moments.counts)
-    return class_moments.within_covariance.trace() / class_moments.between_covariance.trace()
+    between = class_moments.between_covariance.trace()
+    return class_moments.within_covariance.trace().to(between.dtype) / between

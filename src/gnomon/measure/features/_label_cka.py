@@ -48,7 +48,7 @@ def label_cka(class_moments: ClassMoments) -> Float[Tensor, ""]:
     size = norm((matrix / unit).flatten())
     shared = (weights * between.rows.square().sum(1) / unit).sum()
     labels = _size_of_labels(class_moments.counts).to(size)
-    return shared / torch.where(total > 0, size * labels, 1)
+    return (shared / torch.where(total > 0, size * labels, 1)).to(between.rows.dtype)
 
 
 def _size_of_labels(counts: Int[Tensor, "k"]) -> Float[Tensor, ""]:

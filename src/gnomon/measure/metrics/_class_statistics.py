@@ -23,9 +23,9 @@ class ClassStatistics(ClassSums, Metric):
     with mean 1e6 and spread 1 keep eight digits of the scatter in float64.
 
     Products over up to 4,096 samples, or p if that is more, are computed in the features' own dtype (half precision in
-    float32), and the results are kept and returned in float64: float32 loses nothing as the number of samples grows. In
-    a `MetricCollection`, pass `compute_groups=False`: torchmetrics would otherwise treat two of these metrics as one if
-    they first saw the same shapes and values, as at two layers that start out equal.
+    float32), and summed in float64: float32 loses nothing as the number of samples grows. In a `MetricCollection`, pass
+    `compute_groups=False`: torchmetrics would otherwise treat two of these metrics as one if they first saw the same
+    shapes and values, as at two layers that start out equal.
 
     Source:
         Han, Papyan, Donoho, arXiv:2106.02073, section 1.1; merging after Chan, Golub, LeVeque (1979).
@@ -33,7 +33,8 @@ class ClassStatistics(ClassSums, Metric):
         classes: the number k of classes, at least 2.
         kwargs: torchmetrics' own arguments, such as `process_group`.
     Returns:
-        From `compute`, the `ClassMoments` of all samples on all processes, on the features' device. Calling the metric
+        From `compute`, the `ClassMoments` of all samples on all processes, on the features' device and in their dtype,
+        the coarsest if they came in several and float32 for half precision; the scatter in float64. Calling the metric
         is the same as `update`, and returns nothing: a single batch may lack classes. So may all batches together: a
         warning says which.
     Raises:
@@ -41,8 +42,8 @@ class ClassStatistics(ClassSums, Metric):
         EmptyError: from `update` if there are no samples; from `compute` if there were none, or all are of one
             class.
         RangeError: from `update`, at NaN or infinity, or at a label that is not a class. The state stays unchanged.
-            From both, if features are so large or small that their dtype does not hold their squares, as float32 from
-            1e19 on and below 1e-16: then reset the metric.
+            From `compute`, if features are so large or small that their dtype does not hold their squares, as float32
+            from 1e19 on and below 1e-16: then reset the metric.
     Cost: O(n p min(n, p)) time, about that of the product $H^\top H$ for 60,000 x 512. Memory: O(p min(n, p)) besides
         4,096 rows; no p x p matrix while samples are fewer than features.
     Example:
@@ -52,7 +53,7 @@ class ClassStatistics(ClassSums, Metric):
         >>> statistics.update(torch.tensor([[3.0]]), torch.tensor([0]))
         >>> moments = statistics.compute()
         >>> moments.counts, moments.means.flatten()
-        (tensor([2, 1]), tensor([ 2., 10.], dtype=torch.float64))
+        (tensor([2, 1]), tensor([ 2., 10.]))
     """
 
     is_differentiable = False
@@ -64,7 +65,7 @@ class ClassStatistics(ClassSums, Metric):
         _checks.settings(_checks.whole_number("classes", classes, 2))
         Metric.__init__(self, **kwargs)
         self.classes = classes
-        for name in ("class_counts", "class_means", "within_scatter", "within_rows"):
+        for name in ("class_counts", "class_means", "within_scatter", "single_counts", "within_rows"):
             self.add_state(name, [], dist_reduce_fx=None)
 
     @full_precision
@@ -85,8 +86,8 @@ class ClassStatistics(ClassSums, Metric):
         with self.sync_context(
             dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
         ):
-            moments = self._joined(none)
-        return finished(moments)
+            moments, single_counts = self._joined(none), self.single_counts
+        return finished(moments, single_counts)
 
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
         # torchmetrics would clone and squeeze the tensors in the result, which a frozen dataclass does not allow.
