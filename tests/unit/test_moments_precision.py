@@ -79,3 +79,32 @@ def test_samples_of_several_dtypes_have_the_digits_of_the_coarsest(order):
     one.reset()
     one.update(*halves[0])
     assert one.compute().means.dtype == torch.float64
+
+
+def beside_wide_ones(scale, spread, dtype, seed):
+    """Classes in four directions, beside wide ones in which their means agree; a classifier, and labels."""
+    labels = torch.arange(400) % 4
+    noise = normal(400, 12, seed=seed)
+    noise = noise - class_moments(noise, labels, 4).means[labels]
+    samples = torch.cat([torch.eye(4)[labels] + spread * noise[:, :4], scale * noise[:, 4:]], 1)
+    turn = torch.linalg.qr(normal(12, 12, seed=seed + 1))[0]
+    return (samples @ turn).to(dtype), turn[:4].to(dtype), labels
+
+
+@pytest.mark.parametrize("scale", [1, 3, 30])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_loss_of_float32_features_is_theirs_however_wide_what_the_classifier_ignores(scale, seed):
+    features, weight, labels = beside_wide_ones(scale, 1e-3, torch.float32, seed)
+    errors = features.double() @ weight.double().mT - torch.eye(4)[labels]
+    parts = gnomon.mse_decomposition(weight, torch.zeros(4), class_moments(features, labels, 4))
+    torch.testing.assert_close(parts.total.double(), errors.square().sum(1).mean() / 2, rtol=1e-4, atol=0)
+    exact = gnomon.mse_decomposition(weight, torch.zeros(4), class_moments(features.double(), labels, 4))
+    torch.testing.assert_close(parts.least_squares, exact.least_squares.float(), rtol=1e-2, atol=0)
+    torch.testing.assert_close(parts.deviation, exact.deviation.float(), rtol=2e-2, atol=0)
+
+
+@pytest.mark.parametrize(("scale", "spread"), [(1, 1e-3), (10, 1e-3), (10, 1e-4)])
+def test_nc1_of_float32_features_is_theirs_too(scale, spread):
+    features, _, labels = beside_wide_ones(scale, spread, torch.float32, 0)
+    found, exact = (gnomon.nc1(class_moments(part, labels, 4)) for part in (features, features.double()))
+    torch.testing.assert_close(found.double(), exact, rtol=1e-3, atol=0)

@@ -1,5 +1,6 @@
 """Positive semi-definite matrices, held in full or as rows, whichever is smaller."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ from gnomon.linalg._spectra import decomposed, gram_eigenvectors
 
 Solver = Callable[[Float[Tensor, "m p"]], tuple[Float[Tensor, "m p"], Float[Tensor, "m p"]]]
 """Maps rows to their products with a pseudo-inverse, and to what it leaves out."""
+BLOCK = 4096
+"""Rows that are converted to float64 at once."""
 
 
 @dataclass(frozen=True)
@@ -196,9 +199,14 @@ def covariance(held: Float[Tensor, "r p"]) -> Covariance:
 
 
 def smaller(rows: Float[Tensor, "r p"]) -> Covariance:
-    r"""$F^\top F$ as its rows if they are fewer than its columns, otherwise in full."""
-    factored = Factored(rows)
-    return factored if rows.shape[0] < rows.shape[1] else Dense(factored.dense())
+    r"""$F^\top F$ as its rows if they are fewer than its columns, otherwise in full, in float64.
+
+    Where $WF^\top$ is small, $WF^\top FW^\top$ is a small difference of large entries: these need more digits than F.
+    """
+    if rows.shape[0] < rows.shape[1]:
+        return Factored(rows)
+    blocks = torch.split(rows, max(BLOCK, rows.shape[1]))
+    return Dense(functools.reduce(torch.add, (Factored(block.double()).dense() for block in blocks)))
 
 
 def pseudo_inverse(matrix: Float[Tensor, "p p"], eps: float) -> Float[Tensor, "p p"]:

@@ -16,7 +16,7 @@ from gnomon.measure._by_class import check_classes, check_samples, check_squares
 from gnomon.measure._moments import ClassMoments
 
 BLOCK = 4096
-"""The number of samples per product: large enough to be fast, small enough for the cache and for float32."""
+"""The number of samples per product: large enough to be fast, small enough for the cache."""
 
 
 class ClassSums:

@@ -32,7 +32,7 @@ def class_moments(features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], cla
         classes: the number k of classes, at least 2; a warning says which have no samples.
     Returns:
         In the features' dtype; half precision is converted to float32. The scatter is stored as n rows where n < p, so
-        that no p x p matrix is formed, and in full otherwise.
+        that no p x p matrix is formed, and otherwise in full, in float64.
     Raises:
         ShapeError: if labels are not (n).
         EmptyError: if there are no samples, or all are of one class.
@@ -46,7 +46,7 @@ def class_moments(features: Float[Tensor, "n *p"], labels: Int[Tensor, "n"], cla
         >>> moments = gnomon.class_moments(torch.tensor([[1.0], [3.0], [10.0]]), torch.tensor([0, 0, 1]), 2)
         >>> moments.means, moments.within.trace()
         (tensor([[ 2.],
-                [10.]]), tensor(2.))
+                [10.]]), tensor(2., dtype=torch.float64))
     """
     check_samples(features, labels, classes)
     rows = in_single(features.flatten(1))

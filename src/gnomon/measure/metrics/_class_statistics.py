@@ -22,8 +22,7 @@ class ClassStatistics(ClassSums, Metric):
     before it is squared, and merged with the previous ones by Chan's formula, whose terms are all positive: features
     with mean 1e6 and spread 1 keep eight digits of the scatter in float64.
 
-    Products over up to 4,096 samples, or p if that is more, are computed in the features' own dtype (half precision in
-    float32), and summed in float64: float32 loses nothing as the number of samples grows. In a `MetricCollection`, pass
+    All sums are of float64, so that float32 loses nothing as the number of samples grows. In a `MetricCollection`, pass
     `compute_groups=False`: torchmetrics would otherwise treat two of these metrics as one if they first saw the same
     shapes and values, as at two layers that start out equal.
 
@@ -44,8 +43,8 @@ class ClassStatistics(ClassSums, Metric):
         RangeError: from `update`, at NaN or infinity, or at a label that is not a class. The state stays unchanged.
             From `compute`, if features are so large or small that their dtype does not hold their squares, as float32
             from 1e19 on and below 1e-16: then reset the metric.
-    Cost: O(n p min(n, p)) time, about that of the product $H^\top H$ for 60,000 x 512. Memory: O(p min(n, p)) besides
-        4,096 rows; no p x p matrix while samples are fewer than features.
+    Cost: O(n p min(n, p)) time, about that of the product $H^\top H$ in float64 for 60,000 x 512. Memory:
+        O(p min(n, p)) besides 4,096 rows; no p x p matrix while samples are fewer than features.
     Example:
         >>> import torch, gnomon
         >>> statistics = gnomon.ClassStatistics(2)
