@@ -108,3 +108,15 @@ def test_nc1_of_float32_features_is_theirs_too(scale, spread):
     features, _, labels = beside_wide_ones(scale, spread, torch.float32, 0)
     found, exact = (gnomon.nc1(class_moments(part, labels, 4)) for part in (features, features.double()))
     torch.testing.assert_close(found.double(), exact, rtol=1e-3, atol=0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_part_of_the_loss_is_below_zero(seed):
+    """In float64, where rounding is larger than what is left of the scatter in the classifier's directions."""
+    features, weight, labels = beside_wide_ones(100, 1e-9, torch.float64, seed)
+    moments = class_moments(features, labels, 4)
+    parts = gnomon.mse_decomposition(weight, torch.zeros(4).double(), moments)
+    assert all(part >= 0 for part in vars(parts).values())
+    assert (moments.within.variances(weight) >= 0).all()
+    floor = torch.finfo(torch.float64).eps * weight.square().sum() * moments.within_covariance.trace()
+    torch.testing.assert_close(parts.total, torch.zeros_like(floor), rtol=0, atol=float(floor))

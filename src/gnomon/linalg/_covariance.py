@@ -51,8 +51,8 @@ class Dense:
 
     @full_precision
     def variances(self, a: Float[Tensor, "m p"]) -> Float[Tensor, "m"]:
-        r"""The diagonal of $a\Sigma a^\top$, without the m x m matrix."""
-        return ((a @ self.matrix) * a).sum(1)
+        r"""The diagonal of $a\Sigma a^\top$, without the m x m matrix; what rounding puts below 0 is 0."""
+        return ((a @ self.matrix) * a).sum(1).clamp(min=0)
 
     @full_precision
     def shifted_solve(self, rows: Float[Tensor, "m p"], shift: Float[Tensor, "p"]) -> Float[Tensor, "m p"]:

@@ -212,7 +212,7 @@ def distinct(
     rows, along = left.mT @ rows.detach(), left.mT @ along.detach()
     tilt = torch.linalg.vector_norm(rounding * right, dim=1) * (rows * along).sum(1).clamp(min=0).sqrt()
     tilt = tilt + eps * within.trace().detach() * torch.linalg.vector_norm(along, dim=1)
-    spread = within.variances(right).detach().clamp(min=0).sqrt()
+    spread = within.variances(right).detach().sqrt()
     own = rows.shape[1] * eps * torch.linalg.matrix_norm(rows)
     apart = sizes > 10 * torch.maximum(torch.maximum(spread, own), tilt)
     # What is left out is exactly 0, and the gradient is that of the whole.

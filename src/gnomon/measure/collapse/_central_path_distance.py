@@ -41,12 +41,12 @@ def central_path_distance(
         class_moments: the class moments of the last layer's inputs, in a precision not below the classifier's.
         weight_decay: λ of `mse_decomposition`, on weight and bias alike; at least 0.
     Returns:
-        At least 0, and 0 exactly on the central path, with gradient 0 there; unit: outputs. Without weight decay,
-        invariant under invertible linear maps of the features that the classifier undoes, and with a bias under shifts
-        too.
+        At least 0, and 0 on the central path alone, up to rounding, with gradient 0 there; unit: outputs. Without
+        weight decay, invariant under invertible linear maps of the features that the classifier undoes, and with a bias
+        under shifts too.
     Raises:
         ShapeError, RangeError: as `mse_decomposition`.
-    Cost: that of `least_squares_classifier`.
+    Cost: that of `least_squares_classifier`. Precision: its square is as exact as `deviation` in `mse_decomposition`.
     Example:
         >>> import torch, gnomon
         >>> moments = gnomon.class_moments(torch.tensor([[-1.0], [1.0]]), torch.tensor([0, 1]), 2)

@@ -70,9 +70,9 @@ def mse_decomposition(
         class_moments: the class moments of the last layer's inputs, in a precision not below the classifier's.
         weight_decay: λ, on weight and bias alike; at least 0.
     Returns:
-        All parts, at least 0; unit: squared outputs; in the moments' dtype. `deviation` is 0 exactly on the central
-        path. Without weight decay, invariant under invertible linear maps of the features that the classifier undoes,
-        and with a bias under shifts too.
+        All parts, at least 0; unit: squared outputs; in the moments' dtype. `deviation` is 0 on the central path alone,
+        up to rounding. Without weight decay, invariant under invertible linear maps of the features that the classifier
+        undoes, and with a bias under shifts too.
     Raises:
         ShapeError: if classifier or bias do not match the shape of the means.
         RangeError: at NaN or infinity, at a weight decay that is negative or not finite, if the moments are in a lower
@@ -80,8 +80,10 @@ def mse_decomposition(
     Cost: that of `least_squares_classifier`. Precision: 1e-10 in float64, however far from the origin and however
         collapsed: for class means ten million spreads apart too, and some 1e-8 where such means depend on each other,
         as do those that coincide. `nc23` and `deviation` are squares of differences of outputs, to which rounding adds
-        some 1e-30. Where `least_squares_classifier` leaves directions out or takes a larger weight decay,
-        `least_squares` is a little above the least, and `total` is not quite the sum.
+        some 1e-30. Where features vary in directions that the classifier ignores, and the scatter is stored in full,
+        rounding moves all but `nc23` by up to an epsilon of float64, of $\|W\|^2\operatorname{tr}\Sigma_W$. Where
+        `least_squares_classifier` leaves directions out or takes a larger weight decay, `least_squares` is a little
+        above the least, and `total` is not quite the sum.
     Example:
         >>> import torch, gnomon
         >>> moments = gnomon.class_moments(torch.tensor([[-1.0], [1.0]]), torch.tensor([0, 1]), 2)

@@ -49,7 +49,8 @@ def nc1(class_moments: ClassMoments) -> Float[Tensor, ""]:
         pseudo-inverse of A, which loses as many digits as the means' differences have by their sizes, and not twice as
         many unless the scatter is as small along the same directions. Directions in which the means differ by no more
         than rounding explains count as none: that of the features, half an epsilon of their dtype, or that of the
-        means where the moments do not hold what it took off.
+        means where the moments do not hold what it took off. Where the scatter is stored in full, rounding moves it by
+        up to an epsilon of float64, of $\operatorname{tr}\Sigma_W\|A^\dagger\|^2$.
     Example:
         >>> import torch, gnomon
         >>> h = torch.tensor([[0.0], [2.0], [10.0], [12.0]])
