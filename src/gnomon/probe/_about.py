@@ -5,13 +5,14 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cache, partial
+from functools import cache
 
 from torch import Tensor
 
 from gnomon import measure
 from gnomon._kinds import members
 from gnomon.linalg import Estimate
+from gnomon.probe._derived import unbound
 
 RANGE = re.compile(
     r"\bin \$?([\[(]-?\d(?:[^\[\]()]|\([^()]*\))*[\])])|\b(0 or 1)\b|\bat (least|most) (\d)\b", re.IGNORECASE
@@ -76,10 +77,9 @@ def about(name: str, docstring: str | None = None) -> About:
 
 def docstring_of(name: str, quantity: object) -> str | None:
     """A quantity's docstring, perhaps a user's; None for gnomon's own under its name, by which it is found again."""
-    while isinstance(quantity, partial):
-        quantity = quantity.func
-    own = getattr(measure, name.rpartition("/")[2], None) is quantity
-    return None if own else inspect.getdoc(quantity) or ""
+    function = unbound(quantity)
+    own = getattr(measure, name.rpartition("/")[2], None) is function
+    return None if own else inspect.getdoc(function) or ""
 
 
 def first(text: str) -> str:

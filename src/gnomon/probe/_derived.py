@@ -84,9 +84,13 @@ def argument_value(quantity: Callable[..., object], argument: str, value: object
 
 def own(quantity: object) -> bool:
     """Whether it is one of gnomon's functions, alone or with settings bound."""
-    if isinstance(quantity, partial):
-        return own(quantity.func)
-    return isinstance(quantity, FunctionType) and str(quantity.__module__).partition(".")[0] == "gnomon"
+    function = unbound(quantity)
+    return isinstance(function, FunctionType) and str(function.__module__).partition(".")[0] == "gnomon"
+
+
+def unbound(quantity: object) -> object:
+    """The function, without settings that are bound."""
+    return unbound(quantity.func) if isinstance(quantity, partial) else quantity
 
 
 QUANTITIES = {

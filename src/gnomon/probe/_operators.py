@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +11,7 @@ from gnomon._kinds import members
 from gnomon.autodiff import FEW_OUTPUTS, JacobianOperator, TapeProducts, forward
 from gnomon.errors import UnsupportedModuleError
 from gnomon.measure import explained_variance_ratio, stable_rank
+from gnomon.probe._derived import unbound
 from gnomon.probe._plan import Plan, Quantity
 
 ACCURACY = ("rtol", "passes")
@@ -72,8 +72,7 @@ def with_operator(plan: Plan, name: str, of: str) -> dict[str, str]:
 
 def finds_norm(quantity: Quantity) -> bool:
     """Whether it also estimates the norm, so that quantities that need this later find it with the operator."""
-    function = quantity.func if isinstance(quantity, partial) else quantity
-    return any(function is each for each in (explained_variance_ratio, stable_rank))
+    return any(unbound(quantity) is each for each in (explained_variance_ratio, stable_rank))
 
 
 def takes_operator(quantity: Quantity, argument: str) -> bool:

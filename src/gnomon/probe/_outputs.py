@@ -1,7 +1,5 @@
 """What a network puts out, if it is not logits."""
 
-from functools import partial
-
 from jaxtyping import Float
 from torch import Tensor
 
@@ -18,7 +16,8 @@ from gnomon.measure import (
     singular_values,
     training_loss,
 )
-from gnomon.probe._plan import Plan, Quantity
+from gnomon.probe._derived import unbound
+from gnomon.probe._plan import Plan
 
 WITH_SOFTMAX = (log_probability, training_loss)
 """What takes a softmax of the logits, where no other loss is bound."""
@@ -57,11 +56,6 @@ def warn_of_probabilities(plan: Plan, logits: object) -> None:
             f"{'log_softmax' if logarithms else 'softmax'}: cross_entropy takes that itself.",
             UserWarning,
         )
-
-
-def unbound(quantity: Quantity) -> Quantity:
-    """The function, without settings that are bound."""
-    return unbound(quantity.func) if isinstance(quantity, partial) else quantity
 
 
 def normalised(outputs: Float[Tensor, "n *c"]) -> str | None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from gnomon.autodiff import OBSERVATIONS, Layer, Positions
 from gnomon.errors import ArgumentTypeError, EmptyError, RangeError, ShapeError
 from gnomon.measure import centroid
-from gnomon.probe._derived import DERIVED, QUANTITIES, across_layers, own
+from gnomon.probe._derived import DERIVED, QUANTITIES, across_layers, own, unbound
 from gnomon.probe._reading import Value, as_tensor
 
 Quantity = Callable[..., object]
@@ -93,9 +93,8 @@ def named(quantities: object) -> dict[str, Quantity]:
 
 def name_of(quantity: Quantity) -> str:
     """A function's name, even if some of its settings are bound; for a callable object, its class's."""
-    if isinstance(quantity, partial):
-        return name_of(quantity.func)
-    return getattr(quantity, "__name__", type(quantity).__name__)
+    function = unbound(quantity)
+    return getattr(function, "__name__", type(function).__name__)
 
 
 def provided(

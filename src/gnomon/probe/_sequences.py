@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnomon.autodiff import IGNORED, Positions
 from gnomon.errors import RangeError
-from gnomon.probe._derived import OF_ANY_SAMPLES
+from gnomon.probe._levels import of_any_samples
 from gnomon.probe._plan import Plan
 
 OF_INPUT = frozenset({"x", "jacobian", "jacobian_operator", "centroid"})
@@ -54,7 +54,7 @@ def of_one_position(plan: Plan) -> Iterator[tuple[str, RangeError]]:
     """The quantities that are available for one position per sample only, and why."""
     for name, quantity in plan.quantities.items():
         wanted = OF_INPUT.intersection(plan.arguments[name].values())
-        if wanted and not any(quantity is each for each in OF_ANY_SAMPLES):
+        if wanted and not of_any_samples(quantity):
             yield name, by_input(min(wanted))
     for name in OF_INPUT.intersection(plan.reported):
         yield name, by_input(name)
