@@ -3,6 +3,7 @@
 import copy
 import pickle
 import random
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -113,3 +114,19 @@ def test_samples_in_random_order_are_not_compared_with_what_stands_in_theirs(wra
     assert [*unavailable(model, shuffled, asked)] == ["start_cka"]
     found = Probe(model, {"in order": DataLoader(samples, 4), "others": shuffled}, {"in order": asked}).read()
     assert found.values["in order/start_cka"] == 1
+
+
+@dataclass
+class Above:
+    """A quantity with a setting; a dataclass compares by its fields, and so has no hash."""
+
+    bound: float
+
+    def __call__(self, logits: Float[Tensor, "n c"]) -> Float[Tensor, ""]:
+        return (logits > self.bound).float().mean()
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_dataclass_is_a_quantity(shuffle):
+    samples = DataLoader(TensorDataset(X, LABELS), 4, shuffle=shuffle)
+    assert Probe(nn.Linear(5, 3), samples, {"above": Above(-1e9)}).read().values["above"] == 1

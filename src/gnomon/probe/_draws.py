@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import torch
@@ -11,11 +10,12 @@ from torch.utils.data import DataLoader, RandomSampler, SubsetRandomSampler, Wei
 
 from gnomon.errors import GnomonError, RangeError
 from gnomon.measure import fourier_losses, start_cka
+from gnomon.probe._derived import unbound
 from gnomon.probe._held import generators_in
 from gnomon.probe._process_state import PutBack, random_numbers
 
 SHUFFLING = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
-IN_ORDER: dict[Callable[..., object], str] = {start_cka: "start", fourier_losses: "trained"}
+IN_ORDER = ((start_cka, "start"), (fourier_losses, "trained"))
 """What compares samples with a setting that has a row for each, and that setting."""
 
 
@@ -93,9 +93,7 @@ def out_of_order(quantities: Mapping[str, Callable[..., object]], data: object) 
     """Why quantities that compare samples with what stands in their order have no value, if a loader shuffles."""
     found: dict[str, GnomonError] = {}
     for name, quantity in quantities.items() if shuffles(data) else ():
-        while isinstance(quantity, partial):
-            quantity = quantity.func
-        if (setting := IN_ORDER.get(quantity)) is not None:
+        for setting in (setting for known, setting in IN_ORDER if known is unbound(quantity)):
             expected, advice = f"samples in the order of `{setting}`", "Pass one with shuffle=False."
             found[name] = RangeError("data", expected, "a loader that shuffles", advice, where="Probe")
     return found
