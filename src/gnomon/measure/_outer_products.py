@@ -41,7 +41,7 @@ def mean_outer_product(
         if error > most:
             needed = SPARE * drawn.count * (error / most) ** 2 if most > 0 else math.inf
             if outputs <= min(needed, accuracy.passes):
-                found = of_matrix(exact(), 0.0, drawn.count + outputs)
+                found = of_matrix(exact(), drawn.count + outputs)
                 return found, torch.linalg.matrix_norm(found.value)
     value, scale = drawn.mean(), drawn.scale.double()
     ends = value.new_tensor([drawn.error(), drawn.size()])
@@ -50,9 +50,9 @@ def mean_outer_product(
     return Estimate(value * scale * scale, error, torch.tensor(drawn.count, device=value.device)), size
 
 
-def of_matrix(value: Float[Tensor, "p p"], error: float, passes: int) -> Estimate:
-    """An estimate of one matrix."""
-    return Estimate(value, value.new_tensor(error), torch.tensor(passes, device=value.device))
+def of_matrix(value: Float[Tensor, "p p"], passes: int) -> Estimate:
+    """A matrix that is known without an error, from this many passes."""
+    return Estimate(value, value.new_zeros(()), torch.tensor(passes, device=value.device))
 
 
 class Drawn:

@@ -62,9 +62,9 @@ def about(name: str, docstring: str | None = None) -> About:
     function = getattr(measure, quantity, None) if quantity in measure.__all__ else None
     if docstring is not None or not inspect.isfunction(function):
         text = inspect.cleandoc(docstring or "")
-        return About(first(text), *found([section(text, "Returns") or aside(text)]))
+        return About(first(text), *found([returns(text) or aside(text)]))
     text = inspect.getdoc(function) or ""
-    told = section(text, "Returns")
+    told = returns(text)
     kinds = [kind for kind in members(inspect.signature(function).return_annotation) if kind is not Estimate]
     kind, *others = kinds or [Tensor]
     if not (isinstance(kind, type) and is_dataclass(kind)):
@@ -87,9 +87,9 @@ def first(text: str) -> str:
     return plain(re.split(r"\n\n|(?<=\.)\s|;\s", text, maxsplit=1)[0])
 
 
-def section(text: str, name: str) -> str:
-    """The lines below the heading of this name."""
-    lines = re.search(rf"^{name}:\n((?: {{4}}.*\n?|\n)*)", text, re.MULTILINE)
+def returns(text: str) -> str:
+    """The lines below the heading Returns."""
+    lines = re.search(r"^Returns:\n((?: {4}.*\n?|\n)*)", text, re.MULTILINE)
     return lines[1] if lines else ""
 
 

@@ -98,7 +98,7 @@ def _estimated(jacobian: JacobianOperator, accuracy: Accuracy) -> Estimate:
         return total / samples
 
     if outputs <= FEW_OUTPUTS:
-        return to_dtype(of_matrix(exact(), 0.0, outputs), jacobian.dtype)
+        return to_dtype(of_matrix(exact(), outputs), jacobian.dtype)
     found, size = mean_outer_product(
         lambda: (products_of(part, accuracy.seed) for part in jacobian.parts()), exact, (samples, outputs), accuracy
     )
