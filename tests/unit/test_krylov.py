@@ -178,3 +178,10 @@ def test_of_fewer_steps_than_values_nothing_is_known_of_the_others():
     for found in (lanczos(matrix.matmul, matrix[0], 3, 0.1, 2, 0), krylov(of_matrix(matrix, 1), 3, 0.1, 5)):
         assert found.values[..., 2] == 0
         assert (found.errors.isinf() == torch.tensor([False, False, True])).all()
+
+
+def test_the_basis_stays_orthonormal_where_one_value_is_far_above_the_others():
+    values = torch.cat([torch.ones(1), 1e-10 * torch.linspace(1, 0.5, LENGTH - 1)]).double()
+    found = krylov(of_matrix((orthogonal(LENGTH) * values) @ orthogonal(LENGTH, seed=1), 1), 4, 1e-3, 40)
+    basis = found.basis[0]
+    torch.testing.assert_close(basis @ basis.mT, torch.eye(len(basis)).double(), rtol=0, atol=1e-12)

@@ -615,6 +615,16 @@ def test_one_wide_feature_hides_none_of_the_others(width, dtype, decay):
         torch.testing.assert_close(best.double() * shares, least_squares(moments, with_bias=False)[0].double(), **close)
 
 
+def test_rows_are_solved_beside_a_feature_a_million_times_as_wide():
+    """As if all were of one size, since the solution is the same in any units."""
+    rows, sizes = normal(8, 24), torch.ones(24, dtype=torch.float64)
+    sizes[0] = 1e6
+    wanted = normal(3, 24, seed=1) * sizes
+    expected = torch.linalg.solve(rows.mT @ rows + sizes.square().reciprocal().diag(), wanted / sizes, left=False)
+    found = Factored(rows * sizes).shifted_solve(wanted, torch.ones_like(sizes))
+    torch.testing.assert_close(found * sizes, expected, rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("width", [1e-3, 1e3])
 def test_ratios_of_features_of_unlike_widths_keep_their_digits_in_float32(width):
     features, labels = samples((100,) * 4, 30)
