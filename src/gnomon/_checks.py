@@ -1,5 +1,6 @@
 """Checks of what users pass in; each raises one sentence: `where(argument): expected X, got Y. Do Z.`."""
 
+import math
 import operator
 from typing import SupportsIndex, cast
 
@@ -226,6 +227,16 @@ def whole(value: object, least: int | None = None, most: int | None = None) -> b
     except TypeError:
         return False
     return (least is None or number >= least) and (most is None or number <= most)
+
+
+def at_least_0(name: str, value: float | None, *, optional: bool = False) -> tuple[str, object, str, bool]:
+    """The setting that is right if it is finite and at least 0, or None if it is `optional`."""
+    return name, value, "finite and at least 0", optional if value is None else 0 <= value < math.inf
+
+
+def above_0(name: str, value: float | None, *, optional: bool = False) -> tuple[str, object, str, bool]:
+    """The setting that is right if it is finite and above 0, or None if it is `optional`."""
+    return name, value, "finite and above 0", optional if value is None else 0 < value < math.inf
 
 
 def is_floating(dtype: object) -> bool:

@@ -434,7 +434,7 @@ def test_networks_that_do_not_take_the_samples_are_one_line(folder, complaint):
         (["--device", "nowhere"], "expected a device of this machine, got 'nowhere'"),
         (["--dtype", "float16"], "'float16'"),
         (["--memory", "0"], "expected at least 1 MiB, got 0"),
-        (["--rtol", "-1"], "measure(--rtol): expected 0 or above, got -1"),
+        (["--rtol", "-1"], "measure(--rtol): expected finite and at least 0, got -1"),
         (["--passes", "3"], "measure(--passes): expected at least 16, got 3"),
         (["--layer", "9"], "(layers): expected one of 0, 1, 2, got '9'"),
         (["--out", "nowhere/a.json"], "measure(--out): expected a file in a folder, got 'nowhere/a.json'"),

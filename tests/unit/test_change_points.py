@@ -232,7 +232,7 @@ def test_bad_input_is_named():
         feature_learning_interval([0, 1], [1.0, 1.0], 2)
     with pytest.raises(RangeError, match=r"tolerance in \(0, 1\), got 1"):
         feature_learning_interval([0, 1], [1.0, 1.0], 1.0)
-    with pytest.raises(RangeError, match=r"plateau: expected flat above 0 and finite, got 0; rank_one in \[0, 1\]"):
+    with pytest.raises(RangeError, match=r"plateau: expected flat finite and above 0, got 0; rank_one in \[0, 1\]"):
         plateau([0, 1], [1.0, 1.0], [1.0, 1.0], flat=0, rank_one=1.5)
     with pytest.raises(RangeError, match=r"plateau: expected high in \[-1, 1\], got 1.5"):
         plateau([0, 1], [1.0, 1.0], [1.0, 1.0], high=1.5)

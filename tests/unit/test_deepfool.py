@@ -218,7 +218,7 @@ def test_model_and_samples_are_untouched():
 @pytest.mark.bad_input
 def test_bad_input_is_named():
     model, x = net(3, 4), normal(5, 3)
-    with pytest.raises(RangeError, match=r"deepfool: expected overshoot above 0 and finite, got 0; max_steps a whole"):
+    with pytest.raises(RangeError, match=r"deepfool: expected overshoot finite and above 0, got 0; max_steps a whole"):
         deepfool(model, x, overshoot=0, max_steps=0)
     with pytest.raises(RangeError, match=r"deepfool: expected max_steps a whole number of at least 1, got 2.5"):
         deepfool(model, x, max_steps=2.5)

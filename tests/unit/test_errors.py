@@ -1,9 +1,11 @@
 """Errors carry their parts, and say one sentence of them."""
 
+import math
 import pickle
 
 import pytest
 
+from gnomon import _checks
 from gnomon.errors import GnomonError, MissingExtraError, RangeError, ShapeError, public
 
 
@@ -51,3 +53,16 @@ def test_another_process_reads_the_same(error):
     assert str(again) == str(error)
     assert isinstance(again, GnomonError)
     assert vars(again) == vars(error)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("wrong", [math.inf, math.nan, -1.0, None])
+def test_a_size_that_is_not_finite_is_refused_by_a_range_that_says_so(wrong):
+    says = f"a finite and at least 0, got {wrong}; b finite and above 0, got {wrong}; c finite and above 0, got 0.0"
+    with pytest.raises(RangeError, match=says):
+        _checks.settings(_checks.at_least_0("a", wrong), _checks.above_0("b", wrong), _checks.above_0("c", 0.0))
+
+
+def test_a_size_that_is_optional_may_be_none():
+    free = _checks.at_least_0("a", None, optional=True), _checks.above_0("b", None, optional=True)
+    _checks.settings(*free, _checks.at_least_0("c", 0), _checks.above_0("d", 1e-300))

@@ -254,7 +254,7 @@ def test_of_nothing_it_is_zero():
 @pytest.mark.bad_input
 def test_bad_input_is_named():
     model, x, labels = mlp((3, 4, 2)), torch.randn(5, 3), torch.arange(5) % 2
-    with pytest.raises(RangeError, match=r"fact_table: expected weight_decay of 0 or above, got -1"):
+    with pytest.raises(RangeError, match=r"fact_table: expected weight_decay finite and at least 0, got -1"):
         fact_table(model, x, labels, weight_decay=-1)
     with pytest.raises(RangeError, match=r"fact_table\(labels\): expected classes 0 to 1, got 0 to 2"):
         fact_table(model, x, torch.arange(5) % 3, weight_decay=1)

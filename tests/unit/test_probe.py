@@ -370,7 +370,7 @@ def test_a_default_of_a_users_function_stays_where_a_quantity_has_its_name():
 @pytest.mark.bad_input
 def test_bad_quantities_are_named():
     model, x = zoo("mlp")
-    with pytest.raises(RangeError, match=r"Probe: expected max_overhead above 0, got 0"):
+    with pytest.raises(RangeError, match=r"Probe: expected max_overhead finite and above 0, got 0"):
         Probe(model, x, [accuracy], max_overhead=0)
     with pytest.raises(EmptyError, match=r"Probe\(quantities\): expected at least one"):
         Probe(model, x, [])

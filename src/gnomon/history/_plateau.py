@@ -110,7 +110,7 @@ def plateau(
         True
     """
     _checks.settings(
-        ("flat", flat, "above 0 and finite", 0 < flat < math.inf),
+        _checks.above_0("flat", flat),
         ("high", high, "in [-1, 1]", -1 <= high <= 1),
         ("rank_one", rank_one, "in [0, 1]", 0 <= rank_one <= 1),
     )

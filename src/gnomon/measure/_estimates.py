@@ -46,7 +46,7 @@ class Accuracy:
         """
         most = MOST if passes is None else passes
         _checks.settings(
-            ("rtol", rtol, "above 0", 0 < rtol < math.inf),
+            _checks.above_0("rtol", rtol),
             _checks.whole_number("passes", most, 16),
             _checks.whole_number("seed", seed),
         )

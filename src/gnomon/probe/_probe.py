@@ -1,6 +1,5 @@
 """The probe: reads a network while it trains."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -157,11 +156,11 @@ class Probe:
     ) -> None:
         named = [names is None or isinstance(names, Iterable) for names in (layers, head)]
         _checks.settings(
-            ("rtol", rtol, "of 0 or above", 0 <= rtol < math.inf),
+            _checks.at_least_0("rtol", rtol),
             _checks.whole_number("passes", passes, 16, optional=True),
             ("layers", layers, "a name or a list of names", named[0]),
             ("head", head, "a name or a list of names", named[1]),
-            ("max_overhead", max_overhead, "above 0", max_overhead is None or 0 < max_overhead < math.inf),
+            _checks.above_0("max_overhead", max_overhead, optional=True),
         )
         self.model = model = unwrapped(model)
         self.layers = layers = layers if layers is None or isinstance(layers, str) else tuple(layers)

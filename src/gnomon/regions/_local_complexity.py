@@ -73,7 +73,7 @@ def local_complexity(
         )
     _checks.finite(x=x)
     _checks.settings(
-        ("radius", radius, "finite and above 0", 0 < radius < math.inf),
+        _checks.above_0("radius", radius),
         _checks.whole_number("sides", sides, 3),
     )
     angles = 2 * math.pi * torch.arange(sides, dtype=torch.float64) / sides

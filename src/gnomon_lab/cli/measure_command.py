@@ -17,7 +17,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.memory is not None and options.memory < 1:
         raise RangeError("--memory", "at least 1 MiB", options.memory, "Allow more.")
     if not 0 <= options.rtol < math.inf:
-        raise RangeError("--rtol", "0 or above", options.rtol, "Pass one such as 0.05.")
+        raise RangeError("--rtol", "finite and at least 0", options.rtol, "Pass one such as 0.05.")
     if options.passes is not None and options.passes < 16:
         raise RangeError("--passes", "at least 16", options.passes, "Allow more.")
     from gnomon_lab.arithmetic import convolutions_in_float32

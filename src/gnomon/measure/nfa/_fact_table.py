@@ -103,7 +103,7 @@ def fact_table(
         >>> table.residual, table.cosine  # 1/2 is where (w - 1)² + w² is least
         (tensor([0.], dtype=torch.float64), tensor([1.], dtype=torch.float64))
     """
-    _checks.settings(("weight_decay", weight_decay, "of 0 or above", 0 <= weight_decay < float("inf")))
+    _checks.settings(_checks.at_least_0("weight_decay", weight_decay))
     _checks.samples(1, x=x, labels=labels)
     _checks.finite(x=x)
     weights = {name: part for name, part in trainable(model, x).items() if part.ndim > 1 and part.numel() > 0}

@@ -1,6 +1,5 @@
 """How little a sample must be changed for the network to predict another class."""
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -105,7 +104,7 @@ def deepfool(
         (tensor([[-3.3000, -4.4000]]), tensor([1.1000]))
     """
     _checks.settings(
-        ("overshoot", overshoot, "above 0 and finite", 0 < overshoot < math.inf),
+        _checks.above_0("overshoot", overshoot),
         _checks.whole_number("max_steps", max_steps, 1),
     )
     _checks.samples(x=x)
