@@ -279,7 +279,7 @@ def test_losses_are_named_or_given():
 def test_bad_settings_are_named():
     model, x, labels = classifier()
     wrong = {"n_beta": 0, "localisation": -1, "chains": 1, "draws": 3, "burn_in": -1, "batch": 0, "seed": 0.5}
-    with pytest.raises(RangeError, match=r"n_beta above 0, got 0; localisation at least 0, got -1; chains .*; seed"):
+    with pytest.raises(RangeError, match=r"n_beta finite and .* 0, got 0; localisation .*, got -1; chains .*; seed"):
         gnomon.local_learning_coefficient(model, x, labels, **wrong)
     with pytest.raises(RangeError, match="step_size given where localisation is 0, got None"):
         gnomon.local_learning_coefficient(model, x, labels, localisation=0)

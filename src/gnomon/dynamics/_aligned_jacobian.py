@@ -65,7 +65,7 @@ def aligned_jacobian(
     """
     _checks.settings(
         _checks.whole_number("classes", classes, 2),
-        ("norm", norm, "finite and at least 0", 0 <= norm < math.inf),
+        _checks.at_least_0("norm", norm),
         ("loss", loss, "'cross_entropy' or 'mse'", loss in ("cross_entropy", "mse")),
     )
     largest = torch.finfo(x.dtype).max

@@ -169,7 +169,7 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
             ("kernel", self.kernel, "with value and slope", isinstance(self.kernel, Kernel)),
             ("feature_map", self.feature_map, "with draw and apply", isinstance(self.feature_map, FeatureMap)),
             _checks.whole_number("depth", self.depth, 0),
-            ("ridge", self.ridge, "finite and at least 0", 0 <= self.ridge < np.inf),
+            _checks.at_least_0("ridge", self.ridge),
             _checks.whole_number("iterations", self.iterations, 1),
             _checks.whole_number("random_state", self.random_state, 0),
         )

@@ -110,7 +110,7 @@ class LinearDeepRFM:
         printed = 1 - 2 * kernel_ridge * (1 + 1 / feature_ridge) if feature_ridge > 0 else -math.inf
         least = "at least 0, above 0 without a kernel_ridge"
         _checks.settings(
-            ("kernel_ridge", kernel_ridge, "finite and at least 0", 0 <= kernel_ridge < math.inf),
+            _checks.at_least_0("kernel_ridge", kernel_ridge),
             (
                 "feature_ridge",
                 feature_ridge,

@@ -1,6 +1,5 @@
 """Kernels of the distance: their values, and the slopes that determine their gradients."""
 
-import math
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -147,7 +146,7 @@ def kernel_gram(
 
 def check_bandwidth(bandwidth: float | int) -> None:
     """Raises unless it is finite and above 0."""
-    _checks.settings(("bandwidth", bandwidth, "finite and above 0", 0 < bandwidth < math.inf))
+    _checks.settings(_checks.above_0("bandwidth", bandwidth))
 
 
 def require_held(kernel: LaplaceKernel | GaussianKernel, squares: Tensor) -> None:

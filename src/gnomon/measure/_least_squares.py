@@ -228,7 +228,7 @@ def in_float64(class_moments: ClassMoments) -> ClassMoments:
 
 def decays(weight_decay: float | int) -> None:
     """Raises RangeError unless the weight decay is finite and not negative."""
-    _checks.settings(("weight_decay", weight_decay, "finite and at least 0", 0 <= weight_decay < math.inf))
+    _checks.settings(_checks.at_least_0("weight_decay", weight_decay))
 
 
 def spread(weight: Tensor, offset: Tensor, class_moments: ClassMoments, weight_decay: float | int) -> Tensor:

@@ -1,6 +1,5 @@
 """Egalitarian gradient descent: every principal direction of a gradient matrix gets a step of the same length."""
 
-import math
 from collections.abc import Iterable
 
 import torch
@@ -50,7 +49,7 @@ class EgalitarianGradients(ChangedGradients):
     def __init__(
         self, parameters: Iterable[Tensor | tuple[str, Tensor]], floor: float = 1e-6, *, skip_nonfinite: bool = False
     ) -> None:
-        _checks.settings(("floor", floor, "finite and above 0", 0 < floor < math.inf))
+        _checks.settings(_checks.above_0("floor", floor))
         super().__init__(parameters, skip_nonfinite)
         self.floor = floor
 

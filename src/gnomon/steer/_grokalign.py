@@ -129,10 +129,10 @@ class GrokAlign:
     def __post_init__(self) -> None:
         check_fields(self)
         _checks.settings(
-            ("coefficient", self.coefficient, "finite and at least 0", 0 <= self.coefficient < math.inf),
+            _checks.at_least_0("coefficient", self.coefficient),
             ("estimator", self.estimator, "'projection' or 'exact'", self.estimator in ("projection", "exact")),
             _checks.whole_number("projections", self.projections, 1),
-            ("level", self.level, "at least 0", self.level is None or 0 <= self.level < math.inf),
+            _checks.at_least_0("level", self.level, optional=True),
             ("fraction", self.fraction, "in (0, 1]", 0 < self.fraction <= 1),
             ("squared", self.squared, "True or False", isinstance(self.squared, bool)),
             _checks.whole_number("every", self.every, 1),

@@ -1,6 +1,5 @@
 """Grokfast: the slow part of the gradients, amplified between `backward()` and the optimizer's step."""
 
-import math
 from collections.abc import Iterable
 
 from torch import Tensor
@@ -70,7 +69,7 @@ class GrokfastEMA(AmplifiedGradients):
     ) -> None:
         _checks.settings(
             ("alpha", alpha, "in [0, 1)", 0 <= alpha < 1),
-            ("lamb", lamb, "finite and at least 0", 0 <= lamb < math.inf),
+            _checks.at_least_0("lamb", lamb),
         )
         super().__init__(parameters, lamb, skip_nonfinite)
         self.alpha = alpha
@@ -129,7 +128,7 @@ class GrokfastMA(AmplifiedGradients):
     ) -> None:
         _checks.settings(
             _checks.whole_number("window", window, 1),
-            ("lamb", lamb, "finite and at least 0", 0 <= lamb < math.inf),
+            _checks.at_least_0("lamb", lamb),
         )
         super().__init__(parameters, lamb, skip_nonfinite)
         self.window = window

@@ -48,8 +48,8 @@ def noise_level(
     within = (train_accuracy >= 0) & (train_accuracy <= 1)
     _checks.settings(
         ("train_accuracy", train_accuracy, "in [0, 1]", bool(torch.as_tensor(within).all())),
-        ("largest", largest, "finite and at least 0", 0 <= largest < math.inf),
-        ("least", least, "finite and at least 0", 0 <= least < math.inf),
+        _checks.at_least_0("largest", largest),
+        _checks.at_least_0("least", least),
         ("least", least, f"at most largest, {largest!r}", not 0 <= largest < least < math.inf),
     )
     level = largest * (1 - train_accuracy)

@@ -1,6 +1,5 @@
 """Sharpness-aware minimisation: the gradient at the point nearby where the loss is worst."""
 
-import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -69,7 +68,7 @@ class SAM:
     def __init__(
         self, parameters: Iterable[Tensor | tuple[str, Tensor]], rho: float = 0.05, *, skip_nonfinite: bool = False
     ) -> None:
-        _checks.settings(("rho", rho, "finite and at least 0", 0 <= rho < math.inf))
+        _checks.settings(_checks.at_least_0("rho", rho))
         self.rho = rho
         self.skip_nonfinite = skip_nonfinite
         self._parameters = named(parameters)

@@ -62,7 +62,7 @@ class WeightNormConstraint:
 
     @full_precision
     def __init__(self, parameters: Iterable[Tensor | tuple[str, Tensor]], alpha: float = 1.0) -> None:
-        _checks.settings(("alpha", alpha, "finite and above 0", 0 < alpha < math.inf))
+        _checks.settings(_checks.above_0("alpha", alpha))
         self._parameters = [(name, parameter) for name, parameter in named(parameters) if parameter.requires_grad]
         if not self._parameters:
             raise EmptyError("parameters", "one that requires gradients", "none", "Unfreeze what is to be trained.")

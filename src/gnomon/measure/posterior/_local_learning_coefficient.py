@@ -151,9 +151,9 @@ def local_learning_coefficient(
         True
     """
     _checks.settings(
-        ("n_beta", n_beta, "above 0", n_beta is None or 0 < n_beta < math.inf),
-        ("localisation", localisation, "at least 0", 0 <= localisation < math.inf),
-        ("step_size", step_size, "above 0", step_size is None or 0 < step_size < math.inf),
+        _checks.above_0("n_beta", n_beta, optional=True),
+        _checks.at_least_0("localisation", localisation),
+        _checks.above_0("step_size", step_size, optional=True),
         ("step_size", step_size, "given where localisation is 0", step_size is not None or localisation != 0),
         _checks.whole_number("chains", chains, 2),
         _checks.whole_number("draws", draws, 4),
