@@ -258,12 +258,12 @@ def test_a_network_that_fitted_and_falls_apart_is_not_still_fitting(made_up):
 
 def test_the_evidence_can_be_checked(made_up):
     """Also where the norm is gone, and where half of the last step lies between two readings."""
-    norm, near = [20.0] * (len(STEPS) - 3) + [20.0, 15.0, 10.0], [-0.4] * (len(STEPS) - 2) + [-0.2, -0.1]
+    norm, near = [20.0] * (len(STEPS) - 3) + [20.0, 15.0, 10.0], [-1.517] * (len(STEPS) - 2) + [-1.5, -1.483]
     changed = {"jacobian_norm": norm, "jacobian_alignment": rising(0.2), "log_probability": near}
     found = verdict(STEPS, **readings() | changed)
     assert found.evidence == (
         f"In the last doubling of the steps, up to step {STEPS[-1]}: training accuracy 100.0% → 100.0%, "
-        "log-probability -0.4 → -0.1, weight norm 20 → 20, Jacobian norm 20 → 10, Jacobian alignment 0.10 → 0.30; "
+        "log-probability -1.52 → -1.48, weight norm 20 → 20, Jacobian norm 20 → 10, Jacobian alignment 0.1 → 0.3; "
         "1 of the 2 most similar runs rose by five points or more (the probability is not their share)."
     )
     gone = verdict(STEPS, **readings() | {"jacobian_norm": [5.0] * (len(STEPS) - 1) + [0.0]})

@@ -22,10 +22,10 @@ WAYS = {None: "", True: " A validation split points the same way.", False: " A v
 """By whether a validation split that the probability is not from agrees: what is said of it."""
 MOVED = {
     "training accuracy": ("accuracy", ".1%"),
-    "log-probability": ("log_probability", ".2g"),
+    "log-probability": ("log_probability", ".3g"),
     "weight norm": ("parameter_norm", ".3g"),
     "Jacobian norm": ("jacobian_norm", ".3g"),
-    "Jacobian alignment": ("jacobian_alignment", ".2f"),
+    "Jacobian alignment": ("jacobian_alignment", ".3g"),
 }
 """What the evidence shows before and after the last doubling of the steps, by its words, and how it is written."""
 LIKELY = 0.5
