@@ -63,6 +63,7 @@ def test_table_and_summary_say_the_end():
     assert rows[1] == ("GrokAlign", "100.0%", "95.0%", "0.100", "2.00", "0.300", "1.5")
     assert "GrokAlign network recognises 100% of the digits it was trained on and 95%" in summary(records)
     assert "verdict" not in summary(records), "three readings are too few"
+    assert grok_digits.centroids(records).caption.endswith(" of 0.100 (baseline) and 0.100 (GrokAlign).")
 
 
 def test_the_summary_says_what_was_foreseen_when_the_digits_were_fitted():

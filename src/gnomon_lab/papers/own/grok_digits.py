@@ -232,7 +232,7 @@ def peaked(records: Sequence[Record], arm: str) -> str:
 def centroids(records: Sequence[Record]) -> ImageSlider:
     """The centroid of each shown digit's linear region: what the network looks for there."""
     given = {"digits as written": records[0]["digits"], "less the average digit": records[0]["standardised"]}
-    likeness = " and ".join(f"{last(records, arm)[ALIGNMENT]:.2f} ({arm})" for arm in ARMS)
+    likeness = " and ".join(f"{last(records, arm)[ALIGNMENT]:.3f} ({arm})" for arm in ARMS)
     return ImageSlider(
         "centroids",
         "What each network looks for",
