@@ -258,6 +258,30 @@ def test_runs_are_found_as_they_come_and_forgotten_as_they_go(tmp_path):
     assert [curve.place for curve in watched.curves()] == [2, 3, 4], "colours stay"
 
 
+def test_runs_that_differ_in_the_seed_alone_have_the_colours_of_their_arms(tmp_path):
+    """Every curve had its own, so that two seeds' GrokAlign looked less alike than one seed's two arms."""
+
+    def seen(*files):
+        for file in files:
+            (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / file).write_text(line(3, arm="one", a=1) + line(3, arm="two", a=1))
+        watched._look_again = 0
+        watched.look()
+        return {curve.label: (curve.colour, curve.dash) for curve in watched.curves()}
+
+    watched = Watched(tmp_path)
+    alone = seen("digits/0123abcd-seed0/records.jsonl")
+    assert alone == {"one": (0, 0), "two": (1, 1)}
+    of_one_setting = seen("digits/0123abcd-seed7/records.jsonl")
+    assert of_one_setting == {
+        "seed 0, one": (0, 0), "seed 0, two": (1, 0), "seed 7, one": (0, 1), "seed 7, two": (1, 1)
+    }  # fmt: skip
+    others = seen("digits/89abcdef-seed0/records.jsonl", "mine.jsonl")
+    assert [*others.values()] == [(0, 0), (1, 0), (0, 1), (1, 1), (2, 2), (3, 3), (4, 4), (5, 5)]
+    (tmp_path / "digits/0123abcd-seed0/records.jsonl").unlink()
+    assert [*seen().values()] == [*others.values()][2:], "colours stay"
+
+
 def test_runs_are_in_the_order_in_which_people_count(tmp_path):
     for name in ("seed10", "seed2", "1", "seed2b", "1²5"):
         (tmp_path / f"{name}.jsonl").write_text(line(1, a=1))

@@ -45,7 +45,8 @@ def _content(curve: Curve, points: int, *, numbers: bool) -> str:
     """One run; its numbers only if they changed."""
     content = {
         "key": curve.key,
-        "place": curve.place,
+        "colour": curve.colour,
+        "dash": curve.dash,
         "label": curve.label,
         "setting": curve.setting,
         "readings": len(curve.curves),

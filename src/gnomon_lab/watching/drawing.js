@@ -9,14 +9,14 @@ const dark = matchMedia("(prefers-color-scheme: dark)");
 const paper = document.documentElement.classList;  // has "printing" while the page is drawn for it
 
 const tint = (run) => {
-  const colour = COLOURS[run.place % COLOURS.length];
+  const colour = COLOURS[run.colour % COLOURS.length];
   return dark.matches && !paper.contains("printing") ? BRIGHTER[colour] ?? colour : colour;
 };
 
 function stroke(pen, run, width) {
   pen.strokeStyle = pen.fillStyle = tint(run);
   pen.lineWidth = width;
-  pen.setLineDash(DASHES[run.place % DASHES.length]);
+  pen.setLineDash(DASHES[run.dash % DASHES.length]);
 }
 
 const having = (runs, name) => runs.filter((run) => run.values[name]);

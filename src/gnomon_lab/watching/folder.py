@@ -12,6 +12,7 @@ from pathlib import Path
 from gnomon_lab.watching.asked import Asked, asked_at, told_apart
 from gnomon_lab.watching.curves import Curves
 from gnomon_lab.watching.file import Followed
+from gnomon_lab.watching.looks import RUN, Looks
 
 DEPTH = 4
 """Folders between the one that is watched and a file: `./runs/NAME/ID/records.jsonl` is found from above `runs`."""
@@ -19,17 +20,17 @@ RARELY = 20
 """How long to wait before looking for new files again, as a multiple of how long looking takes."""
 EXAMPLES = 6
 """Names of quantities that are given where none is as wanted."""
-RUN = re.compile(r"(?P<setting>[0-9a-f]{8})-seed(?P<seed>\d+)")
-"""A run's folder."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """What is drawn in one colour: a history, a run, or one arm of a run.
+    """What is drawn as one line: a history, a run, or one arm of a run.
 
     Attributes:
         key: stays the same as long as it is watched.
-        place: its own number, from 0, in the order in which curves were found: its colour.
+        place: its own number, from 0, in the order in which curves were found.
+        colour: the place of its colour on the page.
+        dash: the place of its dashes there.
         label: what it is called among the others.
         setting: the options in which its run differs from others of its experiment; empty if it differs from none.
         curves: its numbers.
@@ -41,6 +42,8 @@ class Curve:
 
     key: str
     place: int
+    colour: int
+    dash: int
     label: str
     setting: str
     curves: Curves
@@ -69,6 +72,7 @@ class Watched:
         self._files: dict[Path, Followed] = {}
         self._versions: dict[Path, int] = {}
         self._places: dict[str, int] = {}
+        self._looks = Looks()
         self._asked: dict[Path, Asked | None] = {}
         self._told_apart: dict[Path, str] = {}
         self._look_again = 0.0
@@ -99,8 +103,9 @@ class Watched:
     def curves(self) -> list[Curve]:
         """What is drawn, in the order in which it was found; without what has no wanted quantity, if any has one."""
         found = [(f"{path}\0{arm or ''}", path, arm) for path, file in self._files.items() for arm in file.arms]
-        for key, *_ in found:
+        for key, path, arm in found:
             self._places.setdefault(key, len(self._places))
+            self._looks.add(path, arm)
         labels = labelled([(self._words(path), arm) for _, path, arm in found])
         settings = self._settings([path for path, file in self._files.items() if file.arms])
         drawn = [
@@ -133,8 +138,8 @@ class Watched:
     def _curve(self, key: str, path: Path, arm: str | None, label: str, setting: str) -> Curve:
         file = self._files[path]
         finished = path.name == "records.jsonl" and os.access(path.with_name("result.json"), os.F_OK)
-        place, version = self._places[key], self._versions[path]
-        return Curve(key, place, label, setting, file.arms[arm], file.changed, finished, file.broken, version)
+        places, version = (self._places[key], *self._looks.of(path, arm)), self._versions[path]
+        return Curve(key, *places, label, setting, file.arms[arm], file.changed, finished, file.broken, version)
 
     def _read(self, path: Path, file: Followed) -> bool:
         """Reads on in a file; returns whether anything was new."""
