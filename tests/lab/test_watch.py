@@ -493,6 +493,20 @@ def test_the_list_shows_all_of_a_long_name_on_a_phone(shown):
 
 
 @pytest.mark.browser
+def test_a_list_that_goes_on_shows_half_a_row_of_it_on_a_phone(shown):
+    """It ended between two rows, as if there were no more."""
+    page = shown(**{name: [line(k, loss=k) for k in range(20)] for name in "abcdefghij"})
+    page.set_viewport_size({"width": 400, "height": 800})
+    share = page.evaluate("""() => {
+      const end = node("runs").getBoundingClientRect().bottom;
+      const boxes = [...document.querySelectorAll("#runs button")].map((button) => button.getBoundingClientRect());
+      return boxes.map(({ top, height }) => (end - top) / height).find((share) => share < 1);
+    }""")
+    assert 0.3 < share < 0.7
+    assert " curves; snapshot of " in page.locator("#state").text_content()
+
+
+@pytest.mark.browser
 def test_paper_shows_the_charts_that_were_never_scrolled_to(shown):
     """They were blank: only what was seen was drawn."""
     page = shown(run=[line(k, **{f"quantity_{place}": k for place in range(40)}) for k in range(9)])

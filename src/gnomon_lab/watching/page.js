@@ -15,6 +15,11 @@ function stateOf(run) {
   return `step ${run.step.toLocaleString("en")}, ${when}`;
 }
 
+function moment(seconds) {
+  const date = new Date(seconds * 1000);
+  return `${date.toLocaleDateString("en-GB", { dateStyle: "long" })}, ${date.toLocaleTimeString("en-GB")}`;
+}
+
 function say() {
   if (!told) return;
   const count = told.runs.length;
@@ -22,7 +27,7 @@ function say() {
   let words = count === 1 ? "1 curve" : `${count} curves`;
   if (!count) words = "No readings yet";
   if (told.reading) words += ", still reading";
-  if (!follows) words += `, as at ${new Date(told.now * 1000).toLocaleString("en-GB")}: this page does not follow`;
+  if (!follows) words += `; snapshot of ${moment(told.now)}, not updated`;
   if (!told.there) words = `There is no ${told.folder} any more`;
   if (failed) words = `gnomon watch does not answer: all this is as at ${at}`;
   node("state").textContent = words;
@@ -183,7 +188,7 @@ const shown = () => [...runs.values()].filter((run) => !hidden.has(run.key));
 // The runs that a chart draws.
 const drawnBy = (chart) => shown().filter((run) => [...chart.panels.keys()].some((name) => run.values[name]));
 
-// Steps are drawn as they come: on a logarithmic axis where most are early of the run that goes furthest.
+// The axis of steps is logarithmic where most are early of the run that goes furthest.
 function logSteps(drawn) {
   if (node("scale").value) return node("scale").value === "log";
   const further = (a, b) => a.step - b.step || a.readings - b.readings;
