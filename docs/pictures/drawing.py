@@ -3,7 +3,7 @@
 import base64
 import io
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from runs import BOX, DIGITS, Pair, Run, window_of
 from torch import Tensor
 
 import gnomon
-from gnomon import Reading, plot
+from gnomon import plot
 from gnomon.plot import scales, style
 from gnomon.regions import decision_boundary, slice_regions
 
@@ -80,12 +80,12 @@ def label(axes: Axes, x_label: str, y_label: str) -> None:
     )  # fmt: skip
 
 
-def course(axes: Axes, readings: Mapping[str, Sequence[Reading]], quantity: str, log: bool = False) -> None:
+def course(axes: Axes, runs: Runs, quantity: str, log: bool = False) -> None:
     """The mean over the samples against the step, after step 0, a line for each run."""
-    steps = [reading.step for reading in next(iter(readings.values())) if reading.step > 0]
-    for place, (arm, own) in enumerate(readings.items()):
-        means = [reading.scalars()[quantity] for reading in own if reading.step > 0]
-        axes.plot(steps, means, **style.line(place), label=arm)
+    steps = [reading.step for reading in next(iter(runs.values())).readings if reading.step > 0]
+    for dash, (arm, run) in enumerate(runs.items()):
+        means = [reading.scalars()[quantity] for reading in run.readings if reading.step > 0]
+        axes.plot(steps, means, **style.line(run.colour, dash), label=arm)
     scales.logarithmic(axes, "x", steps[0], steps[-1])
     scales.values(axes, log=log)
     style.frame(axes)
@@ -96,12 +96,12 @@ def curve(pair: Pair, key: str, y_label: str, form: str, log: bool = False, part
 
     def draw(figure: Figure, runs: Runs) -> Numbers:
         quantity = f"{key}.{part}" if part else key
-        axes, readings = axes_of(figure), {arm: run.readings for arm, run in runs.items()}
-        course(axes, readings, quantity, log)
+        axes = axes_of(figure)
+        course(axes, runs, quantity, log)
         label(axes, "step", y_label)
         if axes.get_ylim()[1] >= 1e5:  # more digits than there is room for
             axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0e}".replace("e+0", "e"))
-        return {arm: number(own[-1].scalars()[quantity], form) for arm, own in readings.items()}
+        return {arm: number(run.readings[-1].scalars()[quantity], form) for arm, run in runs.items()}
 
     return Picture(pair, (key, needs) if needs else (key,), draw)
 
@@ -116,6 +116,8 @@ def spectrum(pair: Pair, key: str, x_label: str, y_label: str, form: str, of: Of
             axes.plot(range(1, len(start) + 1), start, color=style.MUTED, linewidth=0.8, label="at the start")
         last = {arm: means(run.read(key)) for arm, run in runs.items()}
         plot.spectrum(last, ax=axes, log_y=log)
+        for line, run in zip(axes.lines[-len(runs) :], runs.values(), strict=True):
+            line.set_color(style.colour(run.colour))
         label(axes, x_label, y_label)
         return {arm: number(float(of(values)), form) for arm, values in last.items()}
 
@@ -127,15 +129,15 @@ def means(values: Tensor) -> Tensor:
     return values.detach().double().reshape(-1, values.shape[-1]).mean(0)
 
 
-def panels(figure: Figure, arms: Sequence[str]) -> list[Axes]:
+def panels(figure: Figure, runs: Runs) -> list[Axes]:
     """One square for each run, its name above."""
-    gap, side = 10, min(178, (WIDTH - 10 * (len(arms) + 1)) / len(arms))
+    gap, side = 10, min(178, (WIDTH - 10 * (len(runs) + 1)) / len(runs))
     figure.set_size_inches(WIDTH / 96, (side + 34) / 96)
     height, drawn = side + 34, []
-    for place, arm in enumerate(arms):
-        left = (WIDTH - len(arms) * (side + gap) + gap) / 2 + place * (side + gap)
+    for place, (arm, run) in enumerate(runs.items()):
+        left = (WIDTH - len(runs) * (side + gap) + gap) / 2 + place * (side + gap)
         axes = figure.add_axes((left / WIDTH, 8 / height, side / WIDTH, side / height))
-        axes.set_title(arm, size=8.5, color=style.colour(place), pad=5)
+        axes.set_title(arm, size=8.5, color=style.colour(run.colour), pad=5)
         drawn.append(axes)
     return drawn
 
@@ -152,7 +154,7 @@ def images(key: str, count: int, above: str = "") -> Picture:
 
     def draw(figure: Figure, runs: Runs) -> Numbers:
         rows = {arm: run.read(key)[:count] for arm, run in runs.items()}
-        colours = [style.colour(place) for place in range(len(rows))]
+        colours = [style.colour(run.colour) for run in runs.values()]
         if above:
             rows, colours = {above: next(iter(runs.values())).train.x[:count]} | rows, [style.MUTED, *colours]
         side, beside = (112, 160) if count == 1 else ((WIDTH - 16) / count - 6, 0)
@@ -171,7 +173,7 @@ def images(key: str, count: int, above: str = "") -> Picture:
 
 def class_means(figure: Figure, runs: Runs) -> Numbers:
     """The features in the plane where the class means differ most."""
-    for axes, run in zip(panels(figure, list(runs)), runs.values(), strict=True):
+    for axes, run in zip(panels(figure, runs), runs.values(), strict=True):
         plot.classes(run.read("means")[:80], run.train.labels[:80], ax=axes)
         bare(axes)
     return {}
@@ -180,7 +182,7 @@ def class_means(figure: Figure, runs: Runs) -> Numbers:
 def cut(figure: Figure, runs: Runs) -> Numbers:
     """Where the network's ReLUs have moved the samples in the input space; where they were before, in grey."""
     ends = {}
-    for axes, (arm, run) in zip(panels(figure, list(runs)), runs.items(), strict=True):
+    for axes, (arm, run) in zip(panels(figure, runs), runs.items(), strict=True):
         moved = run.read("truncated_inputs")[-1].detach()
         axes.plot(*run.train.x[:80].T, "o", color="#c9d0d8", markersize=2.5, markeredgewidth=0, rasterized=True)
         plot.classes(moved[:80], run.train.labels[:80], ax=axes)
@@ -192,7 +194,7 @@ def cut(figure: Figure, runs: Runs) -> Numbers:
 def ratio_cosines(figure: Figure, runs: Runs) -> Numbers:
     """The cosines between the columns of the signal-to-noise ratio, class by class."""
     ends = {}
-    for axes, (arm, run) in zip(panels(figure, list(runs)), runs.items(), strict=True):
+    for axes, (arm, run) in zip(panels(figure, runs), runs.items(), strict=True):
         cosines = run.read("snr")
         plot.images(cosines[None], ax=axes, signed=True)
         ends[arm] = number(float(cosines[~torch.eye(len(cosines), dtype=torch.bool)].std()), ".2f")
@@ -201,35 +203,36 @@ def ratio_cosines(figure: Figure, runs: Runs) -> Numbers:
 
 def moving_kernel(figure: Figure, runs: Runs) -> Numbers:
     """The kernel's CKA with its start, and shaded from when to when the kernel moves."""
-    axes, readings = axes_of(figure), {arm: run.readings for arm, run in runs.items()}
-    course(axes, readings, "ntk")
+    axes = axes_of(figure)
+    course(axes, runs, "ntk")
     label(axes, "step", "CKA with the kernel at the start")
     found = {}
-    for place, (arm, own) in enumerate(readings.items()):
-        kernels = torch.stack([reading.values["kernel"] for reading in own])
-        interval = gnomon.feature_learning_interval([reading.step for reading in own], kernels)
+    for arm, run in runs.items():
+        kernels = torch.stack([reading.values["kernel"] for reading in run.readings])
+        interval = gnomon.feature_learning_interval([reading.step for reading in run.readings], kernels)
         found[arm] = "rests"
         if interval.moves:
-            axes.axvspan(max(1.0, interval.start), interval.end, color=style.colour(place), alpha=0.13, linewidth=0)
+            colour, start = style.colour(run.colour), max(1.0, interval.start)
+            axes.axvspan(start, interval.end, color=colour, alpha=0.13, linewidth=0)
             found[arm] = f"{interval.start:,.0f} to {interval.end:,.0f}"
     return found
 
 
 def resting(figure: Figure, runs: Runs) -> Numbers:
     """The centroid alignment, the least that counts as high, and where the rule first says that it rests."""
-    axes, readings = axes_of(figure), {arm: run.readings for arm, run in runs.items()}
-    course(axes, readings, "centroid_alignment")
+    axes = axes_of(figure)
+    course(axes, runs, "centroid_alignment")
     label(axes, "step", "centroid alignment")
     axes.axhline(0.2, color=style.MUTED, linewidth=0.8)
     found = {}
-    for place, (arm, own) in enumerate(readings.items()):
-        steps = [reading.step for reading in own]
+    for arm, run in runs.items():
+        steps = [reading.step for reading in run.readings]
         keys = ("centroid_alignment", "explained_variance_ratio")
-        alignment, pc1 = ([reading.scalars()[key] for reading in own] for key in keys)
-        verdicts = [gnomon.plateau(steps[:end], alignment[:end], pc1[:end]) for end in range(1, len(own) + 1)]
+        alignment, pc1 = ([reading.scalars()[key] for reading in run.readings] for key in keys)
+        verdicts = [gnomon.plateau(steps[:end], alignment[:end], pc1[:end]) for end in range(1, len(steps) + 1)]
         first = next((step for step, verdict in zip(steps, verdicts, strict=True) if verdict.reached), None)
         if first is not None:
-            axes.axvline(first, color=style.colour(place), linewidth=1)
+            axes.axvline(first, color=style.colour(run.colour), linewidth=1)
         found[arm] = number(verdicts[-1].gain, "+.3f")
         print(f"  plateau, {arm}: first reached at {first}; {verdicts[-1].message}")
     return found
@@ -242,7 +245,7 @@ LOOKED_AT = {name: name for name in gnomon.history.corpus().quantities} | {"accu
 def probable(figure: Figure, runs: Runs) -> Numbers:
     """The probability that unseen accuracy rises, where it is told; the numbers: when training data are fitted."""
     axes, found = axes_of(figure), {}
-    for place, (arm, run) in enumerate(runs.items()):
+    for dash, (arm, run) in enumerate(runs.items()):
         steps = [reading.step for reading in run.readings]
         columns = {name: [each.scalars()[key] for each in run.readings] for name, key in LOOKED_AT.items()}
         told = [
@@ -250,9 +253,9 @@ def probable(figure: Figure, runs: Runs) -> Numbers:
             for end in range(1, len(steps) + 1)
         ]
         probabilities = [float("nan") if each.probability is None else each.probability for each in told]
-        axes.plot(steps, probabilities, **style.line(place), label=arm)
+        axes.plot(steps, probabilities, **style.line(run.colour, dash), label=arm)
         fitted = next(step for step, share in enumerate(columns["accuracy"]) if share >= 0.99)
-        axes.plot(steps[fitted], probabilities[fitted], "o", color=style.colour(place))
+        axes.plot(steps[fitted], probabilities[fitted], "o", color=style.colour(run.colour))
         found[arm] = number(probabilities[fitted], ".0%")
         then, end = (reading.scalars()["accuracy"] for reading in (run.readings[fitted], run.readings[-1]))
         print(f"  verdict, {arm}: unseen {then:.1%}, at the end {end:.1%}; {told[fitted].message}")
@@ -266,7 +269,7 @@ def probable(figure: Figure, runs: Runs) -> Numbers:
 def mapped(figure: Figure, runs: Runs) -> Numbers:
     """The linear regions around a digit, in colours without meaning."""
     counts = {}
-    for axes, (arm, run) in zip(panels(figure, list(runs)), runs.items(), strict=True):
+    for axes, (arm, run) in zip(panels(figure, runs), runs.items(), strict=True):
         regions = slice_regions(run.model, window_of(run), BOX)
         plot.regions(regions, ax=axes)
         axes.plot(0, 0, "o", color="black", markersize=4)
@@ -278,7 +281,7 @@ def mapped(figure: Figure, runs: Runs) -> Numbers:
 def decided(figure: Figure, runs: Runs) -> Numbers:
     """Where the class changes on a plane through three digits."""
     lengths = {}
-    for axes, (arm, run) in zip(panels(figure, list(runs)), runs.items(), strict=True):
+    for axes, (arm, run) in zip(panels(figure, runs), runs.items(), strict=True):
         plane = window_of(run)
         regions = slice_regions(run.model, plane, DECISION_BOX)
         plot.decision_boundary(regions, ax=axes, pixels=90)

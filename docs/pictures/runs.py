@@ -23,7 +23,7 @@ BOX = (-1.5, 1.5, -1.5, 1.5)
 
 @dataclass
 class Run:
-    """One network before training, how it is trained, and what is read of it."""
+    """One network before training, how it is trained, what is read of it, and its colour's place in the palette."""
 
     model: nn.Module
     objective: Callable[[], Tensor]
@@ -32,6 +32,7 @@ class Run:
     learning_rate: float = 1e-3
     weight_decay: float = 0.01
     readings: list[Reading] = field(default_factory=list)
+    colour: int = 0
 
     def follow(self, steps: int, quantities: Quantities) -> None:
         """Trains the network, and reads the quantities 14 times in each factor of ten of the steps."""
@@ -60,18 +61,20 @@ class Run:
 
 @dataclass(frozen=True)
 class Pair:
-    """A healthy run and an unhealthy one, or two: their names, their length, how they begin, what is read of them."""
+    """A healthy run and an unhealthy one, or two: names, length, how they begin, what is read of them, colours."""
 
     arms: tuple[str, ...]
     steps: int
     begin: Callable[[str], Run]
     quantities: Callable[[Run], Quantities]
+    colours: tuple[int, ...] = (0, 1, 2)
 
     def runs(self, keys: Collection[str]) -> dict[str, Run]:
         """All runs, read by the quantities of these names."""
         done = {}
-        for arm in self.arms:
+        for arm, colour in zip(self.arms, self.colours, strict=False):
             done[arm] = self.begin(arm)
+            done[arm].colour = colour
             quantities = self.quantities(done[arm])
             done[arm].follow(self.steps, {key: quantities[key] for key in keys})
         return done
@@ -295,7 +298,8 @@ def of_cutting(start: Run) -> Quantities:
     }
 
 
-DIGITS = Pair(("with GrokAlign", "without"), 10_000, grok_digits, of_grok_digits)
+# GrokAlign is orange, as in the figures of the experiments, where the baseline comes first.
+DIGITS = Pair(("with GrokAlign", "without"), 10_000, grok_digits, of_grok_digits, colours=(1, 0))
 COLLAPSE = Pair(("true labels", "shuffled labels", "large start"), 3000, collapsing, of_collapsing)
 ADDITION = Pair(("with weight decay", "without"), 3000, adding, of_adding)
 CLUSTERS = Pair(("clusters apart", "clusters overlap"), 2000, cutting, of_cutting)
