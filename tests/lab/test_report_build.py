@@ -110,7 +110,8 @@ def test_what_differs_between_the_seeds_is_not_said_of_all():
     second = figures(5, (Line("a", (1, 2), (0.75, 0.5)),))
     (curves,) = together([first, second])
     assert (curves.name, curves.title) == ("curves-seeds", "curves")
-    assert curves.caption == "A line for each of 2 seeds, without the marks. As trained. Means."
+    left_out = "The steps marked on each seed's own page are left out."
+    assert curves.caption == f"One line for each of 2 seeds. {left_out} As trained. Means."
     assert curves.panels == (
         Panel("loss", "", (Line("a", (1, 2), (0.5, 0.25)), Line("a", (1, 2), (0.75, 0.5))), (), (0.0, 1.0)),
     )
@@ -120,7 +121,7 @@ def test_what_differs_between_the_seeds_is_not_said_of_all():
 def test_marks_are_spoken_of_where_they_are():
     panel = Panel("loss", "", (Line("loss", (1.0,), (2.0,)),))
     (curves,) = together([[Curves("curves", "curves", "Classes lie in a mark's place.", "step", (panel,))]] * 2)
-    assert curves.caption == "A line for each of 2 seeds. Classes lie in a mark's place."
+    assert curves.caption == "One line for each of 2 seeds. Classes lie in a mark's place."
 
 
 def test_a_page_over_seeds_says_where_the_figures_are_that_it_has_not():

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from torch import nn
 
-from gnomon import History
+from gnomon import History, compare
 from gnomon.models import mlp
 from gnomon.plot import (
     classes,
@@ -73,6 +73,10 @@ def test_the_band_holds_the_middle_half_of_the_samples():
     for own in (right_or_wrong, one_missing):
         _, axes = own.plot("q", ax=ax())
         assert len(axes.collections) == 0
+    _, axes = compare(**{f"run {place}": history(samples, samples) for place in range(6)}).plot("q", ax=ax())
+    assert len(axes.collections) == 6
+    _, axes = compare(**{f"run {place}": history(samples, samples) for place in range(7)}).plot("q", ax=ax())
+    assert len(axes.collections) == 0, "seven would hide the lines"
 
 
 def test_a_point_without_neighbours_is_a_dot():

@@ -278,3 +278,15 @@ def test_a_quantity_without_a_split_hides_none_with_one():
         split.append(Reading(step, values, {}))
     figure, _ = compare(a=split, b=plain).plot("accuracy")
     assert sorted(text.get_text() for text in figure.legends[0].get_texts()) == ["a, test", "a, train", "b"]
+
+
+@pytest.mark.parametrize("name", ["q", "nc1"], ids=["linear", "logarithmic"])
+def test_a_legend_inside_the_axes_covers_no_line(name):
+    figure, axes = pyplot.subplots()
+    compare(**{f"run {place}": history(1.0 + place, name) for place in range(12)}).plot(ax=axes)
+    assert axes.get_yscale() == ("log" if name == "nc1" else "linear")
+    figure.canvas.draw()
+    highest = axes.transData.transform((0, 36))[1]  # of twelve times step 3
+    box = axes.get_legend().get_window_extent()
+    assert inside(figure, axes.get_legend())
+    assert highest < box.y0 < highest + 40, "and leaves no more room free than needed"

@@ -1,7 +1,7 @@
 """A quantity against the step of training, as numbers and as a line with its band."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from gnomon.plot._drawn import Series
 from gnomon.plot._values import Numbers, numbers
 
 Look = dict[str, Any]
+FEW = 6
+"""More bands than these hide the lines, and one another."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +66,13 @@ def of_history(history: Series, name: str) -> Curve:
 
 
 def draw(axes: Axes, curves: Collection[tuple[Curve, Look, str]], *, log: bool, ticks: int = 6) -> None:
-    """The lines, by their looks and names, the value axis with at most so many steps, and the bands.
+    """The lines, by their looks and names, the value axis with at most so many steps, and the bands, if they are few.
 
     A line without a marker in its look has dots where it has a single point. A value that is not above 0 is a triangle
     at the lower end of a logarithmic axis, and a gap in the line; a band whose lower quartile is not ends there.
     """
+    if sum(own.band is not None for own, _, _ in curves) > FEW:
+        curves = [(replace(own, band=None), look, name) for own, look, name in curves]
     shown = [(own.above_zero() if log else own, look, name) for own, look, name in curves]
     for own, look, name in shown:
         for edge in own.band or ():

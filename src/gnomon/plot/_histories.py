@@ -31,9 +31,9 @@ def histories(
     """Draws quantities against the step of training, one panel each, with splits, layers and runs as lines.
 
     `History.plot` and `compare(...).plot` draw with this. The line is the mean over the samples, the band the middle
-    half of them, where each is not merely right or wrong. A cross marks the end of a line that was NaN or infinite from
-    there on. The step axis is logarithmic where the steps span two decades. What comes before the quantity's name in
-    all lines, such as their split, stands in the title instead of in each label.
+    half of them, where each is not merely right or wrong, and a panel has at most six bands. A cross marks the end of a
+    line that was NaN or infinite from there on. The step axis is logarithmic where the steps span two decades. What
+    comes before the quantity's name in all lines, such as their split, stands in the title instead of in each label.
 
     Args:
         runs: each a `gnomon.History`, by the names that the legend shows; one may have an empty name.

@@ -30,7 +30,7 @@ def spectrum(
             names that the legend shows.
         ax: where to draw; default: the axes of a new figure.
         log_y: whether the value axis is logarithmic.
-        band: whether the middle half of the samples is shaded.
+        band: whether the middle half of the samples is shaded, of at most six curves.
 
     Returns:
         The figure and its axes.

@@ -49,6 +49,8 @@ PANEL = 1.5
 """How high, in inches, each row of panels is at least, whatever the names above them need."""
 ABOVE = 0.25
 """How high, in inches, names may stand above the first row of them, above axes for which no layout makes room."""
+INSIDE = 0.5
+"""How much of the height of such axes names may take beyond their first row where they are inside."""
 
 
 def colour(place: int) -> str:
@@ -171,16 +173,20 @@ def written(axes: Axes, words: str) -> None:
 def legend(axes: Axes) -> None:
     """A legend above the axes, for the lines that have names, as many as there is room for.
 
-    It is inside, if it has more than two rows and no layout makes room for them above.
+    It is inside, in room made above the data, if it has more than two rows and no layout makes room for them outside.
     """
     if found := _legend.named([axes]):
         names, size = [*found], _legend.font_size()
         width, height = axes.bbox.width / axes.figure.dpi, axes.bbox.height / axes.figure.dpi
-        most = _legend.as_many(names, width, size, 0.8 * height)
+        most = _legend.as_many(names, width, size, INSIDE * height)
         if axes.figure.get_layout_engine() or _legend.higher(names, width, size, most) <= ABOVE:
             _legend.placed(axes, found, width, most, loc="lower left", bbox_to_anchor=(0, 1))
         else:
-            _legend.placed(axes, found, width, most, frameon=True, framealpha=0.9, edgecolor=GRID)
+            axes.get_ylim()  # an axis that fits its data does so when it is asked
+            share = (_legend.higher(names, width, size, most) + 1.5 * _legend.ROW * size / 72) / height
+            above = axes.transAxes.transform((0, 1 / (1 - min(share, 1.5 * INSIDE))))
+            axes.set_ylim(top=axes.transData.inverted().transform(above)[1])
+            _legend.placed(axes, found, width, most, loc="upper left")
 
 
 def common_legend(figure: Figure, panels: list[Axes]) -> None:

@@ -97,7 +97,8 @@ def together(by_seed: Sequence[Sequence[Figure]]) -> list[Curves]:
         panels = tuple(_panel(same) for same in zip(*(figure.panels for figure in curves), strict=True))
         title = curves[0].title if len({figure.title for figure in curves}) == 1 else name
         marked = any(panel.marks for figure in curves for panel in figure.panels)
-        what = f"A line for each of {len(curves)} seeds{', without the marks' if marked else ''}."
+        what = f"One line for each of {len(curves)} seeds."
+        what += " The steps marked on each seed's own page are left out." if marked else ""
         caption = " ".join((what, *_common(curves, marked)))
         drawn.append(replace(curves[0], name=_over_seeds(name), title=title, caption=caption, panels=panels))
     return drawn
