@@ -1,7 +1,7 @@
 """The only layer of gnomon that differentiates."""
 
 from gnomon.autodiff._descent import centroid_influence, centroid_velocity
-from gnomon.autodiff._entrance import entrance_weight, jacobian_gram, projected_norm, require_second_derivative
+from gnomon.autodiff._entrance import entrance_weight, jacobian_gram, projected_norm
 from gnomon.autodiff._features import features
 from gnomon.autodiff._gauss_newton_operator import GaussNewtonOperator
 from gnomon.autodiff._gram_products import gradient_kernel
@@ -20,6 +20,7 @@ from gnomon.autodiff._positions import IGNORED, Places, Positions, at_positions
 from gnomon.autodiff._replacing import replacing
 from gnomon.autodiff._replicas import Replicas
 from gnomon.autodiff._run import Model, compiling, outputs_of, recorded
+from gnomon.autodiff._second_derivatives import require_second_derivative
 from gnomon.autodiff._tape import Call, Tape, forward
 from gnomon.autodiff._weight_path import by_patches, show_layers, weight_path, with_weight
 from gnomon.autodiff._zeros import spare_zeros

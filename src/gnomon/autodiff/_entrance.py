@@ -3,39 +3,23 @@
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import reduce
-from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.autograd.function import BackwardCFunction, FunctionCtx, once_differentiable
+from torch.autograd.function import FunctionCtx
 from torch.autograd.graph import GradientEdge
 
 from gnomon._precision import in_single
 from gnomon.autodiff._double_backward import cheap_double_backward
 from gnomon.autodiff._tape import Tape, forward
 from gnomon.errors import UnsupportedModuleError
-from gnomon.linalg import SavedTensors, once, over_largest, scaled_gram
+from gnomon.linalg import SavedTensors, over_largest, scaled_gram
 
 SAME_ENTRIES = {"ViewBackward0", "UnsafeViewBackward0", "CloneBackward0"}
 """The autograd nodes of functions that leave the entries of a tensor in their order."""
 PRODUCTS = {"MmBackward0": 0, "AddmmBackward0": 1}
 """The autograd nodes of `torch.mm` and `torch.addmm`, and the position of the left factor among their inputs."""
-OTHER = "Use one that has it"
-STATIC = "Construct DistributedDataParallel without static_graph, which reduces at the first derivative"
-FUSED = "Let it use torch.nn.attention.SDPBackend.MATH"
-DISTANCE = "Take torch.linalg.vector_norm(x[:, None] - z, dim=2)"
-ONE_DERIVATIVE = {
-    **dict.fromkeys(("CtcLossBackward0", "CtcLossBackward1", "EmbeddingBagBackward0", "SegmentReduceBackward0"), OTHER),
-    **dict.fromkeys(("FusedRmsNormBackward0", "ThnnFusedGruCellBackward0", "MiopenRnnBackward0"), OTHER),
-    **dict.fromkeys(("CdistBackward0", "PdistBackward0"), DISTANCE),
-    "HardsigmoidBackward0": "Take torch.clamp(x / 6 + 0.5, 0, 1)",
-    "CudnnRnnBackward0": "Run model(x) inside torch.backends.cudnn.flags(enabled=False)",
-    "CheckpointFunctionBackward": "Checkpoint with use_reentrant=False",
-}
-"""The nodes that torch differentiates only once, some of which report it too late, and what to do instead."""
-ONCE = {once_differentiable(lambda ctx: None).__code__, once("")(lambda ctx: None).__code__}
-"""The code of every function that these decorators return."""
 
 
 def projected_norm(tape: Tape, vectors: Iterable[Float[Tensor, "n c"]], count: int) -> Float[Tensor, "n"]:
@@ -121,40 +105,6 @@ def linear_entrance(tape: Tape) -> tuple[GradientEdge, Float[Tensor, "h d"]] | N
         else:
             break
     return None
-
-
-def require_second_derivative(tape: Tape) -> None:
-    """Raises UnsupportedModuleError if something on the way from x to the outputs cannot be differentiated twice.
-
-    Found by name, because torch would report it only while the loss is differentiated, and without naming the node.
-    """
-    for node in tape.dependent:
-        name = node.name()
-        if name in ONE_DERIVATIVE:
-            advice = ONE_DERIVATIVE[name]
-        elif "ScaledDotProduct" in name and "Math" not in name:
-            advice = FUSED
-        elif isinstance(node, BackwardCFunction) and _only_once(node):
-            advice = OTHER
-        elif name == "_DDPSinkBackward" and vars(node)["ddp_weakref"]().static_graph:
-            advice = STATIC
-        else:
-            continue
-        raise UnsupportedModuleError("model", "layers with a second derivative", name, f"{advice}.")
-
-
-def _only_once(node: BackwardCFunction) -> bool:
-    """Whether a custom function's gradient is marked `@once_differentiable`: it has no graph.
-
-    Checked here, because `autograd.grad` silently ignores the missing graph and gives wrong gradients.
-    """
-    forward_class: Any = vars(type(node))["_forward_cls"]
-    function = forward_class.backward
-    while function is not None:
-        if getattr(function, "__code__", None) in ONCE:
-            return True
-        function = getattr(function, "__wrapped__", None)
-    return False
 
 
 def _gram(weight: Float[Tensor, "h d"]) -> Float[Tensor, "h h"]:
