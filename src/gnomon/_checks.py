@@ -14,8 +14,8 @@ SHOWN = 5
 """If many classes have no samples, this many are named."""
 ROUNDED = 0.01
 """How far rounding, in half precision, puts a number of size 1 beyond its bounds."""
-ONE_LOGIT = "Of a binary classifier with one logit z read the outputs (0, z): torch.cat([torch.zeros_like(z), z], 1)."
-TARGETS = "Of targets measure a loss: functools.partial(training_loss, loss='mse'), or a function in place of 'mse'."
+ONE_LOGIT = "For a binary classifier with one logit z, read the outputs (0, z): torch.cat([torch.zeros_like(z), z], 1)."
+TARGETS = "For targets, measure a loss: functools.partial(training_loss, loss='mse'), or a function in place of 'mse'."
 
 
 def shape_of(tensor: Tensor) -> str:
@@ -147,10 +147,10 @@ def samples(least_dims: int = 2, **tensors: Tensor) -> None:
 
 
 def entries(**tensors: Tensor) -> None:
-    """Raises EmptyError unless each sample has entries."""
+    """Raises EmptyError unless all tensors have entries."""
     for name, tensor in tensors.items():
         if tensor.numel() == 0:
-            raise EmptyError(name, "entries for each sample", f"shape {shape_of(tensor)}", "Pass some.")
+            raise EmptyError(name, "entries", f"shape {shape_of(tensor)}", "Pass some.")
 
 
 def rows(**tensors: Tensor) -> None:

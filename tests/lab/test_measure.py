@@ -449,7 +449,9 @@ def test_bad_options_are_one_line(complaint, options, words):
 def test_what_one_output_lacks_is_said_in_a_sentence(folder, measured):
     torch.save(mlp((6, 8, 1), bias=True).state_dict(), "one.pt")
     _, said = measured("one.pt", "nets:one", "some.npz")
-    assert "expected classes a whole number of at least 2, got 1. Of a binary classifier with one logit z read" in said
+    assert (
+        "expected classes a whole number of at least 2, got 1. For a binary classifier with one logit z, read" in said
+    )
     assert "got None" not in said
 
 

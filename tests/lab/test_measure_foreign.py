@@ -656,9 +656,9 @@ def test_the_head_may_be_named(others, measured, complaint):
         (
             "softmax",
             "2",
-            "the outputs are probabilities, as a softmax puts them out, and what is measured is of these;",
+            "the outputs are probabilities, as a softmax gives, and what is measured is of these;",
         ),
-        ("LogSoftmax", "body", "the outputs are logarithms of probabilities, as log_softmax puts them out"),
+        ("LogSoftmax", "body", "the outputs are logarithms of probabilities, as log_softmax gives"),
         ("Inline", None, "if a layer outputs what precedes it, name that layer: --logits NAME"),
     ],
 )

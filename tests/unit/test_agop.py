@@ -516,7 +516,7 @@ def test_an_agop_beyond_the_dtypes_range_is_refused():
 def test_bad_matrices_are_named():
     with pytest.raises(RangeError, match=r"psd_root\(matrix\): expected no negative eigenvalues, got -1.0"):
         psd_root(torch.tensor([1.0, -1.0]).diag())
-    with pytest.raises(EmptyError, match=r"psd_root\(matrix\): expected entries, got shape \(0, 0\)"):
+    with pytest.raises(ShapeError, match=r"psd_root\(matrix\): expected a square matrix, got shape \(0, 0\)"):
         psd_root(torch.zeros(0, 0))
     weight = torch.tensor([[1.0, 2.0], [0.0, 1.0]])
     for function in (effective_rank, partial(top_eigenvectors, k=1), partial(gnomon.nfa_correlation, weight)):

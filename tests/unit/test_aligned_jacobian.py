@@ -140,9 +140,7 @@ def test_bad_input_is_named():
         aligned_jacobian(x, labels[:2], 3, 1.0)
     with pytest.raises(EmptyError, match=r"aligned_jacobian\(x\): expected at least one sample"):
         aligned_jacobian(x[:0], labels[:0], 3, 1.0)
-    with pytest.raises(
-        EmptyError, match=r"aligned_jacobian\(x\): expected entries for each sample, got shape \(3, 0\)"
-    ):
+    with pytest.raises(EmptyError, match=r"aligned_jacobian\(x\): expected entries, got shape \(3, 0\)"):
         aligned_jacobian(x[:, :0], labels, 3, 1.0)
     with pytest.raises(RangeError, match=r"aligned_jacobian\(x\): expected finite numbers, got nan at index \(0, 0\)"):
         aligned_jacobian(x * torch.nan, labels, 3, 1.0)

@@ -299,9 +299,7 @@ def test_bad_input_is_named():
             take(features, labels - 1)
         with pytest.raises(EmptyError, match=rf"{name}\(features\): expected at least one sample"):
             take(features[:0], labels[:0])
-        with pytest.raises(
-            EmptyError, match=rf"{name}\(features\): expected entries for each sample, got shape \(60, 0\)"
-        ):
+        with pytest.raises(EmptyError, match=rf"{name}\(features\): expected entries, got shape \(60, 0\)"):
             take(features[:, :0], labels)
         with pytest.raises(RangeError, match=rf"{name}\(features\): expected a floating-point tensor"):
             take(features.long(), labels)

@@ -48,9 +48,11 @@ def test_vectors_are_two_axes(quantity, shape):
 @pytest.mark.bad_input
 def test_samples_have_entries():
     empty = torch.ones(3, 0)
-    with pytest.raises(gnomon.errors.EmptyError, match=r"^centroid_alignment\(centroid\): expected entries for each"):
+    with pytest.raises(gnomon.errors.EmptyError, match=r"^centroid_alignment\(centroid\): expected entries, got"):
         gnomon.centroid_alignment(empty, empty)
-    with pytest.raises(gnomon.errors.EmptyError, match=r"^psd_root\(matrix\): expected entries, got shape \(0, 0\)"):
+    with pytest.raises(
+        gnomon.errors.ShapeError, match=r"^psd_root\(matrix\): expected a square matrix, got shape \(0, 0\)"
+    ):
         gnomon.psd_root(torch.ones(0, 0))
     for origin in (torch.tensor(1.0), torch.ones(1), torch.ones(0)):
         with pytest.raises(gnomon.errors.ShapeError, match=r"^Plane\(origin\): expected inputs of two entries or more"):

@@ -226,7 +226,7 @@ class Tokens(nn.Module):
 @pytest.mark.parametrize(
     ("tokens", "lay_out", "message"),
     [
-        (2, lambda h: h.flatten(0, 1), r"one row for each of 2 samples, got 'first', whose input has shape \(4, 3\)"),
+        (2, lambda h: h.flatten(0, 1), r"one row for each sample, got 'first', whose input has shape \(4, 3\)"),
         (40, lambda h: h.transpose(0, 1), "the samples along its first axis, got a Linear whose input has 40 rows"),
         (2, lambda h: h.transpose(0, 1), "the samples along its first axis, got a Linear whose input has 2 rows"),
     ],

@@ -69,7 +69,7 @@ def partition():
         (
             lambda: spectrum(torch.zeros(3, 0)),
             EmptyError,
-            r"^spectrum\(values\): expected entries for each sample, got",
+            r"^spectrum\(values\): expected entries, got",
         ),
         (
             lambda: regions(partition(), partition().norms * math.nan),

@@ -616,7 +616,7 @@ def test_one_error_says_all_that_lacks():
             accuracy,
             lambda m, x, y: (m, x, y + 0.5),
             RangeError,
-            r"classes 0 to 2, got 0.5 to 2.5 .* Of targets measure",
+            r"classes 0 to 2, got 0.5 to 2.5 .* For targets, measure",
         ),
         (accuracy, lambda m, x, y: (m, x, torch.where(y == y[17], y, 7)), RangeError, r"got \d to 7 in torch.int64"),
         (
@@ -629,7 +629,7 @@ def test_one_error_says_all_that_lacks():
             gnomon.nc1,
             lambda m, x, y: (mlp((5, 8, 1)).double(), x, y),
             RangeError,
-            r"expected classes a whole number of at least 2, got 1\. Of a binary classifier with one logit z read",
+            r"expected classes a whole number of at least 2, got 1\. For a binary classifier with one logit z, read",
         ),
         (gnomon.nfa_table, lambda m, x, y: (nn.Flatten(), x, y), EmptyError, r"expected at least one linear layer"),
         (
@@ -824,7 +824,7 @@ def test_samples_that_are_drawn_are_not_counted_in_messages():
     flat = nn.Sequential(model, nn.Linear(3, 1).double(), nn.Flatten(0))
     with pytest.raises(ShapeError, match=r"expected outputs of shape \(n, c\), got shape \(n,\)\. Wrap"):
         Probe(flat, (x, labels), [gnomon.jacobian_norm])
-    with pytest.raises(RangeError, match=r"expected class 0 alone, .* got 0 to 1\. Of a binary class"):
+    with pytest.raises(RangeError, match=r"expected class 0 alone, .* got 0 to 1\. For a binary class"):
         Probe(flat[:2], (x, labels % 2), [gnomon.accuracy])
     with pytest.raises(RangeError, match=r"expected classes 0 to 0, got -1 to 1 in torch\.int64"):
         Probe(flat[:2], (x, labels % 2 * 2 - 1), [gnomon.accuracy])

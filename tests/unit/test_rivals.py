@@ -398,7 +398,7 @@ def test_sam_goes_half_as_far_where_the_slope_is_what_is_added_to_it():
 def test_sam_warns_of_parameters_in_half_precision(dtype):
     half, frozen = nn.Parameter(torch.ones(2, dtype=dtype)), nn.Parameter(torch.ones(2, dtype=dtype), False)
     single = nn.Parameter(torch.ones(2))
-    says = rf"^SAM\(parameters\): expected float32 or float64, got {dtype} in half, whose rounding takes away much of"
+    says = rf"^SAM\(parameters\): expected float32 or float64, got {dtype} in half, whose rounding loses much of"
     with pytest.warns(UserWarning, match=says):
         SAM({"frozen": frozen, "single": single, "half": half}.items())
     # Those that are frozen stay where they are. (Warnings are errors here.)

@@ -763,5 +763,5 @@ def test_matrices_without_a_polar_decomposition_are_named():
         polar_decomposition(torch.zeros(2, 2))
     with pytest.raises(RangeError, match=r"polar_decomposition\(matrix\): expected finite numbers, got nan"):
         polar_decomposition(torch.full((2, 2), torch.nan))
-    with pytest.raises(EmptyError, match=r"polar_decomposition\(matrix\): expected at least one sample"):
+    with pytest.raises(EmptyError, match=r"polar_decomposition\(matrix\): expected entries, got shape"):
         polar_decomposition(normal(0, 2))

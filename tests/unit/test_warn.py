@@ -71,7 +71,7 @@ def test_outputs_behind_a_softmax_are_told_where_they_matter(recwarn):
     Probe(behind, (X, LABELS), [gnomon.log_probability, gnomon.robust_radius, gnomon.gradient_norm])
     Probe(nn.Sequential(linear, nn.ReLU()), (X, LABELS), [gnomon.log_probability, gnomon.jacobian_norm])
     assert not recwarn.list
-    with pytest.warns(UserWarning, match="got probabilities, as a softmax puts them out; training_loss would take a"):
+    with pytest.warns(UserWarning, match="got probabilities, as a softmax gives; training_loss would take a"):
         Probe(nn.Sequential(linear, nn.Softmax(1)), (X, LABELS), [gnomon.accuracy, gnomon.training_loss])
     # The radius is one of differences of logits, which are those of their log_softmax.
     logits, log_probabilities = (Probe(each, (X, LABELS), [gnomon.robust_radius]).read() for each in (linear, behind))
@@ -91,8 +91,8 @@ def test_outputs_behind_a_softmax_are_told_where_they_matter(recwarn):
 @pytest.mark.parametrize(
     ("last", "kind", "softmax"),
     [
-        (nn.Softmax(1), "probabilities, as a softmax puts them out", "softmax"),
-        (nn.LogSoftmax(1), "logarithms of probabilities, as log_softmax puts them out", "log_softmax"),
+        (nn.Softmax(1), "probabilities, as a softmax gives", "softmax"),
+        (nn.LogSoftmax(1), "logarithms of probabilities, as log_softmax gives", "log_softmax"),
     ],
 )
 def test_the_jacobian_of_probabilities_is_said_not_to_be_that_of_logits(asked, last, kind, softmax):

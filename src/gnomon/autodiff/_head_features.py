@@ -51,7 +51,7 @@ def _require_input_of_samples(call: Call, samples: int | None) -> None:
     if samples is not None and len(call.x) != samples:
         raise ShapeError(
             "layer",
-            f"a layer whose input has one row for each of {samples} samples",
+            "a layer whose input has one row for each sample",
             f"one of shape {_checks.shape_of(call.x)}",
             "Name another, or the positions that are read.",
         )

@@ -254,8 +254,8 @@ def _require_row_of_each(rows: Float[Tensor, "r p"], samples: int, name: str) ->
     if len(rows) not in (samples, max(2, samples)):
         raise ShapeError(
             "layers",
-            f"layers whose input has one row for each of {samples} samples",
-            f"{name!r}, with {len(rows)}",
+            "layers whose inputs have one row for each sample",
+            f"{name!r}, whose input has {len(rows)} rows",
             "Leave it out.",
         )
 

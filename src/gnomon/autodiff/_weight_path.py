@@ -91,7 +91,7 @@ def _require_rows(call: Call, samples: int) -> None:
     if len(call.x) != samples:
         raise ShapeError(
             "layers",
-            f"layers whose inputs have one row for each of {samples} samples",
+            "layers whose inputs have one row for each sample",
             f"{call.name!r}, whose input has shape {_checks.shape_of(call.x)}",
             "Name others, or keep the samples on an axis of their own, the first.",
         )

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gnomon import _checks
 from gnomon._precision import half_as_single
-from gnomon.errors import EmptyError, ShapeError
+from gnomon.errors import ShapeError
 from gnomon.linalg._directions import largest, length
 
 
@@ -57,8 +57,7 @@ def fourier_norms(matrix: Float[Tensor, "p *d"]) -> Float[Tensor, "p"]:
             f"shape {_checks.shape_of(matrix)}",
             "Add the missing axis, for one column with matrix[:, None].",
         )
-    if matrix.numel() == 0:
-        raise EmptyError("matrix", "entries", f"shape {_checks.shape_of(matrix)}", "Pass a map.")
+    _checks.entries(matrix=matrix)
     _checks.finite(matrix=matrix)
     # Sums of p entries overflow where the norms, smaller by the root of p, do not.
     size = largest(matrix)

@@ -35,7 +35,7 @@ def gini(values: Float[Tensor, "*n p"]) -> Float[Tensor, "*n"]:
         In [0, 1 - 1/p]; 1 - 1/p exactly when only one entry is not zero, 0 when all are equal, and 0 for zeros.
         Unchanged by positive scaling and by permuting the entries. Without the small-sample factor p/(p - 1).
     Raises:
-        ShapeError, EmptyError: if there is no entry to compare.
+        EmptyError: if there is no entry to compare.
         RangeError: at NaN or infinity, or at a negative number.
     Cost: O(n p log p).
     Example:

@@ -12,7 +12,7 @@ from gnomon.linalg._covariance import Covariance, Dense, Factored, covariance
 BLOCK = 4096
 """Rows whose product is computed at once: enough to be fast, few enough for the cache and for float32."""
 SQUARED = 1e12
-"""Between its inverse and this, a largest entry has a square that keeps its digits in float32, as have sums of such."""
+"""If the largest entry is between 1 / SQUARED and SQUARED, squares, and sums of them, keep their digits in float32."""
 
 
 @dataclass(frozen=True)

@@ -47,8 +47,8 @@ def polar_decomposition(matrix: Float[Tensor, "h q"]) -> PolarDecomposition:
         Both factors. R is invariant under positive scaling of W; for orthogonal A and B, AWB has the factors
         $A|W|A^\top$ and ARB.
     Raises:
-        ShapeError: if the matrix has more rows than columns.
-        EmptyError: if it has no rows.
+        ShapeError: if it is not a matrix, or has more rows than columns.
+        EmptyError: if it has no entries.
         RangeError: at NaN or infinity, or if the matrix lacks full row rank up to rounding: R would not be unique.
     Cost: O(h² q). Precision: R is orthogonal up to rounding. Gradients are those of the singular value decomposition,
         which are NaN where two singular values are equal.
@@ -60,7 +60,6 @@ def polar_decomposition(matrix: Float[Tensor, "h q"]) -> PolarDecomposition:
                 [0., 2.]]), tensor([[ 0.,  1.],
                 [-1.,  0.]]))
     """
-    _checks.samples(matrix=matrix)
     if matrix.ndim != 2 or matrix.shape[0] > matrix.shape[1]:
         raise ShapeError(
             "matrix",
@@ -68,6 +67,7 @@ def polar_decomposition(matrix: Float[Tensor, "h q"]) -> PolarDecomposition:
             f"shape {_checks.shape_of(matrix)}",
             "Pass its transpose for the other order of factors.",
         )
+    _checks.entries(matrix=matrix)
     _checks.finite(matrix=matrix)
     u, values, v = torch.linalg.svd(matrix, full_matrices=False)
     if values[-1] <= torch.finfo(matrix.dtype).eps * matrix.shape[1] * values[0]:

@@ -10,7 +10,7 @@ from torch.autograd.function import FunctionCtx
 
 from gnomon import _checks
 from gnomon._precision import full_precision, in_single
-from gnomon.errors import EmptyError, RangeError, ShapeError
+from gnomon.errors import RangeError
 from gnomon.linalg._directions import largest
 from gnomon.linalg._once import marker, once
 from gnomon.linalg._spectra import gram_eigenvectors
@@ -31,8 +31,7 @@ def psd_root(matrix: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
     Returns:
         Symmetric, with the eigenvectors of G; unit: the root of G's. Rotates with G, and $(cG)^{1/2} = c^{1/2}G^{1/2}$.
     Raises:
-        ShapeError: if the matrix is not square.
-        EmptyError: if it has no entries.
+        ShapeError: if the matrix is not square, or has no entries.
         RangeError: at NaN or infinity, or at an eigenvalue below minus p epsilons of the largest, those of the dtype,
             but at least of single precision.
     Cost: O(p³). Precision: half the digits in directions whose eigenvalue is at the level of rounding compared with the
@@ -43,10 +42,7 @@ def psd_root(matrix: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
         tensor([[2., 0.],
                 [0., 3.]])
     """
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise ShapeError("matrix", "a square matrix", f"shape {_checks.shape_of(matrix)}", "Pass (p, p).")
-    if not len(matrix):
-        raise EmptyError("matrix", "entries", f"shape {_checks.shape_of(matrix)}", "Pass a sum of outer products.")
+    _checks.square("Pass a sum of outer products.", matrix=matrix)
     _checks.finite(matrix=matrix)
     # Of single precision even in float64, whose sums may be of products that were computed in float32.
     eps = max(torch.finfo(dtype).eps for dtype in (matrix.dtype, torch.float32))

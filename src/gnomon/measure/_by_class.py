@@ -42,7 +42,7 @@ def _further(
     counts: Int[Tensor, "k"], means: Float[Tensor, "k p"], features: Float[Tensor, "n p"], labels: Int[Tensor, "n"]
 ) -> tuple[Int[Tensor, "k"], Float[Tensor, "k p"], Float[Tensor, "n p"]]:
     """The result of `further`, for all classes at once."""
-    first = _first_of_each(features.detach(), labels, len(counts))
+    first = _one_of_each(features.detach(), labels, len(counts))
     close = _lie_close(features, labels, first)
     if close and features.dtype == means.dtype:
         # Relative to one sample of each class, since sums of the samples themselves would round at the mean's size.
@@ -139,12 +139,16 @@ def check_squares(within: Covariance, means: Float[Tensor, "k p"], centred_means
         )
 
 
-def _first_of_each(features: Float[Tensor, "n p"], labels: Int[Tensor, "n"], classes: int) -> Float[Tensor, "k p"]:
+def first_of_each(labels: Int[Tensor, "n"], classes: int) -> Int[Tensor, "k"]:
+    """The place of the first sample of each class; n where there is none."""
+    past = labels.new_full((classes,), len(labels))
+    return past.scatter_reduce(0, labels, torch.arange(len(labels), device=labels.device), "amin")
+
+
+def _one_of_each(features: Float[Tensor, "n p"], labels: Int[Tensor, "n"], classes: int) -> Float[Tensor, "k p"]:
     """One sample of each class; 0 where there is none."""
-    n = len(labels)
-    past = labels.new_full((classes,), n)
-    first = past.scatter_reduce(0, labels, torch.arange(n, device=labels.device), "amin")
-    return torch.where((first < n).unsqueeze(1), features[first.clamp(max=n - 1)], 0)
+    first = first_of_each(labels, classes)
+    return torch.where((first < len(labels)).unsqueeze(1), features[first.clamp(max=len(labels) - 1)], 0)
 
 
 def _lie_close(features: Float[Tensor, "n p"], labels: Int[Tensor, "n"], first: Float[Tensor, "k p"]) -> bool:

@@ -1,4 +1,4 @@
-"""What a network puts out, if it is not logits."""
+"""What a network outputs, if it is not logits."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -25,8 +25,8 @@ OF_JACOBIAN = {"agop", "centroid", "jacobian", "jacobian_operator"}
 """What is requested by what looks at derivatives of the outputs."""
 DIFFERENTIATE = (centroid_influence, centroid_rate, layer_centroids, nfa_table, ntk, ntk_to_point, singular_values)
 """What takes derivatives of the outputs itself."""
-PROBABILITIES = "probabilities, as a softmax puts them out"
-LOGARITHMS = "logarithms of probabilities, as log_softmax puts them out"
+PROBABILITIES = "probabilities, as a softmax gives"
+LOGARITHMS = "logarithms of probabilities, as log_softmax gives"
 CLOSE = 1e-4
 """How near to 1 probabilities sum, in float32."""
 

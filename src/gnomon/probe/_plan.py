@@ -225,7 +225,7 @@ def wanted(name: str, quantity: Quantity, known: set[str], requested: Collection
 
 
 def no_function(quantity: object) -> RangeError:
-    """The error at what is no function, which says what to pass."""
+    """The error for what is not a function, with advice on what to pass."""
     advice = "Pass functions of logits, features or others, such as gnomon.accuracy."
     if isinstance(quantity, str):
         example = f", such as gnomon.{quantity}" if quantity in QUANTITIES else ""

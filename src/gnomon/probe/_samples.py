@@ -202,8 +202,8 @@ def doubts(model: nn.Module, samples: Samples, *, kept: bool, resumed: bool) -> 
     if kept and (samples.differ or (resumed and samples.shuffled)):
         yield (
             "Probe(data): expected the same samples at each reading, got others, or another order: values that the "
-            "history keeps of each sample are not those of the same one. What data count themselves, such as "
-            "epochs, goes on. Pass a loader that does not shuffle."
+            "history keeps of each sample are not those of the same one. Counters of the data's own, "
+            "such as one of epochs, go on counting. Pass a loader that does not shuffle."
         )
 
 

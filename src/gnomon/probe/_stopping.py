@@ -12,7 +12,7 @@ from gnomon.probe._derived import QUANTITIES
 from gnomon.probe._reading import Reading
 
 MEANT = {"alignment": ("jacobian_alignment", "centroid_alignment"), "pc1": ("explained_variance_ratio",)}
-"""The quantities that arguments may be which are named otherwise."""
+"""What an argument of these names may stand for: quantities of other names."""
 TYPO = 0.85
 """How similar a misspelt name is, as difflib has it; few of gnomon's own names are as similar."""
 

@@ -76,8 +76,8 @@ class SAM:
         if halved:
             name, dtype = halved[0]
             warn(
-                f"SAM(parameters): expected float32 or float64, got {dtype} in {name}, whose rounding takes away much "
-                f"of a step of rho / sqrt(p) an entry. Keep them in float32, and use autocast.",
+                f"SAM(parameters): expected float32 or float64, got {dtype} in {name}, whose rounding loses much of "
+                f"a step of rho / sqrt(p) per entry. Keep them in float32, and use autocast.",
                 UserWarning,
             )
 

@@ -7,6 +7,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._precision import full_precision
 from gnomon.linalg import power_of_two
+from gnomon.measure._by_class import first_of_each
 
 _BLOCK = 2**22
 """The number of distances that are stored at once."""
@@ -74,8 +75,7 @@ def intrinsic_dimension(features: Float[Tensor, "n *p"]) -> Float[Tensor, ""]:
 def _distinct(rows: Float[Tensor, "n p"]) -> Float[Tensor, "m p"]:
     """The distinct rows, of equal ones the first."""
     kinds, place = torch.unique(rows.detach(), dim=0, return_inverse=True)
-    past = place.new_full((len(kinds),), len(rows))
-    return rows[past.scatter_reduce(0, place, torch.arange(len(rows), device=rows.device), "amin")]
+    return rows[first_of_each(place, len(kinds))]
 
 
 def _two_nearest(rows: Float[Tensor, "n p"]) -> Tensor:
