@@ -14,6 +14,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import gnomon
 from gnomon import DeepRFM
+from gnomon.dynamics import _deep_rfm as deep_rfm
 from gnomon.dynamics import _rfm_layer as rfm_layer
 from gnomon.dynamics._rfm_layer import _collapse
 from gnomon.errors import CheckpointError, ConvergenceError, EmptyError, RangeError
@@ -232,6 +233,19 @@ def test_two_classes_have_one_output():
     model = DeepRFM(LaplaceKernel(2.0), ReLUFeatures(24), depth=2).fit(X, np.array(["no", "yes"])[y])
     np.testing.assert_allclose(model.decision_function(X), 2.0 * y - 1, atol=1e-9)
     assert model.predict(X)[:2].tolist() == ["no", "yes"]
+
+
+def test_new_samples_are_predicted_many_at_a_time_however_few_the_points(monkeypatch):
+    """Split as the n x n matrix of a fit is, they were 2 at a time after one to 30 points: 30 times as slow."""
+    X, y = clusters()
+    model, new = DeepRFM(LaplaceKernel(2.0), ReLUFeatures(24), depth=1).fit(X, y), clusters(1000, seed=1)[0]
+    whole, sizes = kernel_gram(model.kernel, model._represented(new), model.points_) @ model.coefficients_, []
+    monkeypatch.setattr(deep_rfm, "kernel_gram", lambda k, x, z: sizes.append(len(x)) or kernel_gram(k, x, z))
+    np.testing.assert_allclose(model.decision_function(new), whole.numpy(), rtol=1e-9, atol=1e-12)
+    assert sizes == [1000]
+    monkeypatch.setattr(deep_rfm, "PREDICTED", 300 * 30)
+    np.testing.assert_allclose(model.decision_function(new), whole.numpy(), rtol=1e-9, atol=1e-12)
+    assert sizes == [1000, 300, 300, 300, 100]
 
 
 def test_jitter_comes_only_when_needed_and_is_told():

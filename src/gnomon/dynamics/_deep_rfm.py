@@ -25,7 +25,9 @@ except Exception as cause:
     raise missing("gnomon.DeepRFM", "sklearn", "lab", cause) from cause
 
 BLOCK = 2**25
-"""Kernel values that are processed at once."""
+"""Kernel values that a fit processes at once."""
+PREDICTED = 2**20
+"""Kernel values at new samples that are processed at once; more of them do not fit into a cache and take longer."""
 
 
 class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
@@ -255,12 +257,8 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """The last kernel machine's outputs, (n k); (n) for two classes, that of the second."""
         x = self._represented(X)
-        outputs = torch.cat(
-            [
-                kernel_gram(self.kernel, part, self.points_) @ self.coefficients_
-                for part in torch.split(x, _rows_of(len(self.points_)))
-            ]
-        )
+        parts = torch.split(x, max(1, PREDICTED // len(self.points_)))
+        outputs = torch.cat([kernel_gram(self.kernel, part, self.points_) @ self.coefficients_ for part in parts])
         return (outputs[:, 1] if len(self.classes_) == 2 else outputs).cpu().numpy()
 
     @public
@@ -278,5 +276,5 @@ def _form(value: object) -> str:
 
 
 def _rows_of(n: int) -> int:
-    """How many rows of n kernel values are processed at once: a sixteenth of n, if that is not too many."""
+    """How many rows of n kernel values a fit processes at once: a sixteenth of n, if that is not too many."""
     return max(1, min(-(-n // 16), BLOCK // n))
