@@ -435,3 +435,35 @@ def test_fourier_features_of_half_precision():
     phi = features.apply(x.half(), drawn)
     assert phi.dtype == torch.float16
     torch.testing.assert_close(phi.double(), features.apply(x, drawn).double(), rtol=1e-3, atol=1e-3)
+
+
+def test_with_a_metric_the_slopes_of_a_close_pair_are_one_number():
+    """The AGOP by samples needs a symmetric matrix of slopes: without it this one is off by 0.24 %."""
+    generator = torch.Generator().manual_seed(521)
+    n, d = (int(torch.randint(*ends, (), generator=generator)) for ends in ((20, 60), (2, 10)))
+    torch.randint(1, 3, (), generator=generator)
+    x, along = torch.randn(n, d, generator=generator).double(), torch.randn(d, 1, generator=generator).double()
+    kernel, metric = LaplaceKernel(2.0), along @ along.mT
+    targets = 2 * torch.nn.functional.one_hot(torch.arange(n) % 10, 10).double() - 1
+    coefficients = torch.linalg.solve(kernel_gram(kernel, x, x, metric) + 1e-9 * torch.eye(n), targets)
+    apart = (x @ along) - (x @ along).mT
+    slopes = torch.where(apart != 0, kernel.slope(apart**2), 0)
+    squares = torch.einsum("jc,ij->ic", coefficients, slopes * apart).square().sum()
+    found = kernel_agop(kernel, x, coefficients, metric)
+    torch.testing.assert_close(found, squares / n * metric, rtol=1e-6, atol=1e-6 * float(found.abs().max()))
+    roots = over_pairs(torch.sqrt, x, metric, 7)
+    torch.testing.assert_close(roots, roots.mT, rtol=0, atol=0)
+
+
+@pytest.mark.bad_input
+def test_a_metric_has_no_eigenvalue_below_the_rounding_of_float32():
+    x, half = normal(5, 40), normal(2, 40, seed=1).float()
+    for size in (0.0, 1e-30, 1.0, 1e30):
+        rounded = (half.mT @ half).double() * size
+        assert size == 0 or torch.linalg.eigvalsh(rounded)[0] < -1e-9 * size, "by rounding"
+        squares = squared_distances(x, x, rounded)
+        torch.testing.assert_close(squares, size * squared_distances(x, x, (half.double().mT @ half.double())))
+    with pytest.raises(
+        RangeError, match=r"metric\): expected a symmetric positive semi-definite matrix, got a negative"
+    ):
+        kernel_gram(LaplaceKernel(2.0), x[:, :2], x[:, :2], torch.tensor([[1.0, 3.0], [3.0, 1.0]]).double())

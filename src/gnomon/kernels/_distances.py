@@ -11,6 +11,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._precision import half_as_single
 from gnomon.errors import RangeError, ShapeError
+from gnomon.linalg import identity
 
 CLOSE = 1e4
 """Epsilons of what the squared lengths add up, below which a squared distance is computed from the difference."""
@@ -38,7 +39,7 @@ def squared_distances(
         ShapeError: if x and z are not (n d) and (m d), or the metric not (d d).
         EmptyError: if there are no points.
         RangeError: if they are not of floating point or hold NaN or infinity, if their squares are beyond the dtype's
-            range, or if the metric is not symmetric or has a negative diagonal.
+            range, or if the metric is not symmetric or has a negative eigenvalue.
     Cost: O(n m d) time, O(n m) memory; close pairs cost O(d) each, O(d²) with a metric. Precision: without a metric,
         relative errors of at most 1e-3, reached by pairs at the limit of what counts as close: a distance of 3 % of the
         lengths in float32, 1e-6 in float64. With one, errors of at most 1e-3 of the distance or some epsilons of what
@@ -68,17 +69,23 @@ def squared_distances(
 
 
 def check_metric(metric: Tensor | None, width: int) -> None:
-    """Raises unless the metric, if there is one, is a finite square matrix of this size."""
+    """Raises unless the metric, if there is one, is finite, of this size, symmetric and positive semi-definite."""
     if metric is None:
         return
     if metric.shape != (width, width):
         raise ShapeError("metric", f"shape {(width, width)}", _checks.shape_of(metric), "Pass one row per input.")
     _checks.finite(metric=metric)
     found = metric.detach()
-    slack = torch.finfo(metric.dtype).eps ** 0.5 * found.abs().max()
-    if (found - found.mT).abs().max() > slack or found.diagonal().min() < -slack:
-        got = "one that is not symmetric" if found.diagonal().min() >= -slack else "a negative diagonal"
-        raise RangeError("metric", "a symmetric positive semi-definite matrix", got, "Pass an AGOP, for instance.")
+    limits, largest = torch.finfo(metric.dtype), found.abs().max()
+    # It may have been computed in float32, and be held in float64.
+    rounding = width * max(limits.eps, torch.finfo(torch.float32).eps) * largest + limits.tiny
+    if (found - found.mT).abs().max() > limits.eps**0.5 * largest:
+        got = "one that is not symmetric"
+    elif torch.linalg.cholesky_ex(found + rounding * identity(found)).info != 0:
+        got = "a negative eigenvalue"
+    else:
+        return
+    raise RangeError("metric", "a symmetric positive semi-definite matrix", got, "Pass an AGOP, for instance.")
 
 
 def over_pairs(
@@ -92,6 +99,8 @@ def over_pairs(
     for start in range(0, n, block):
         rows, rest = slice(start, start + block), slice(start, None)
         part = function(_expanded(points[rows], points[rest], metric))
+        own = part[:, : len(part)]  # symmetric up to rounding with a metric
+        part = torch.cat([(own + own.mT) / 2, part[:, len(part) :]], 1)
         values[rows, rest] = part
         values[rest, rows] = part.mT
     return values
