@@ -7,9 +7,11 @@ import torch
 
 from gnomon import LinearDeepRFM
 from gnomon.dynamics import DeepRFMStage
+from gnomon.errors import DataError
 from gnomon.kernels import GaussianKernel, LaplaceKernel, kernel_gram
 from gnomon.linalg import unit
 from gnomon_lab.papers.agop_collapse._deep_rfm import KERNELS
+from gnomon_lab.papers.agop_collapse.kernel_linearisation import run as setting
 from gnomon_lab.papers.agop_collapse.kernel_linearisation.linearised import centred, linearised, spectral_norm
 from gnomon_lab.papers.agop_collapse.kernel_linearisation.page import claims, figures, summary, table
 from gnomon_lab.papers.agop_collapse.kernel_linearisation.run import Config, layers, nc1, run
@@ -255,3 +257,32 @@ def test_smallest_variant_resumes_exactly(tmp_path):
                for record in records)  # fmt: skip
     assert [("features.ridge" in record) for record in records] == [False, True, True] * 2
     assert records[1]["inputs"] != records[4]["inputs"]
+
+
+def test_an_arm_that_the_recursion_leaves_after_its_first_layer_is_shown_and_not_compared():
+    records = made_up()
+    for record in records:
+        if record["arm"] == ARMS[1] and record["step"] > 1:
+            record |= {"ratio": -0.05, "features.ridge": -0.4}
+            del record["recursion"], record["share"]
+    _, rows = table(records)
+    assert rows[1] == (ARMS[1], "0.01", "-0.4", "-0.05", "0.020", "3", "0.030", "", "0.09", "0.09", "0.1")
+    found = claims([records])
+    assert [place for place, claim in enumerate(found) if not claim.holds] == [3]
+    assert found[4].measured == "of 1 pairs of arms that differ in the kernel alone 0; of all 1 pairs 0"
+    assert ARMS[1] not in found[6].measured
+    first = [record for record in records if record["arm"] == ARMS[0] or record["step"] == 1]
+    assert table(first)[1][1] == (ARMS[1], *[""] * 7, "0.09", "0.09", "0.1")
+    assert ARMS[1] not in claims([first])[3].measured
+    assert "Gaussian" not in summary(first)
+
+
+@pytest.mark.bad_input
+def test_classes_are_equally_large_or_it_is_said_before_anything_is_fitted(monkeypatch):
+    drawn = torch.cat([torch.zeros(5), torch.arange(10).repeat(3)]).long()
+    monkeypatch.setattr(setting, "rows", lambda *_: (torch.arange(35.0)[:, None], drawn))
+    x, labels = setting.balanced(None, "svhn", 3)
+    assert torch.bincount(labels).tolist() == [3] * 10
+    torch.testing.assert_close(x[:6, 0], torch.tensor([0.0, 1.0, 2.0, 6.0, 16.0, 26.0]))
+    with pytest.raises(DataError, match="at least 4 images of each class of svhn, got 3 of class 1 among 35"):
+        setting.balanced(None, "svhn", 4)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gnomon import DeepRFM, LinearDeepRFM, class_moments, nc1_trace_ratio
 from gnomon.dynamics import DeepRFMStage
+from gnomon.errors import DataError
 from gnomon.kernels import Kernel, kernel_gram
 from gnomon.linalg import unit
 from gnomon_lab.experiment import Experiment
@@ -80,8 +81,12 @@ def run(config: Config, run: Run) -> None:
 
 
 def balanced(run: Run, data: str, each: int) -> tuple[Float[Tensor, "n d"], Int[Tensor, "n"]]:
-    """The first images of each class, equally many: the rarest has nine hundredths of MNIST's."""
-    x, labels = rows(run, data, "train", 12 * each + 100)
+    """The first images of each class, equally many: the rarest has six hundredths of SVHN's, nine of MNIST's."""
+    x, labels = rows(run, data, "train", 17 * each + 200)
+    least, label = torch.bincount(labels, minlength=CLASSES).min(0)
+    if least < each:
+        got = f"{least} of class {label} among {len(labels):,}"
+        raise DataError("samples", f"at least {each} images of each class of {data}", got, "Take fewer samples.")
     chosen = by_class(labels, each)
     return x[chosen], labels[chosen]
 
