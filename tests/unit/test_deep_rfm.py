@@ -235,6 +235,19 @@ def test_two_classes_have_one_output():
     assert model.predict(X)[:2].tolist() == ["no", "yes"]
 
 
+def test_a_column_that_is_constant_up_to_rounding_is_no_feature():
+    """Such as a sum of probabilities, 1 ± 1e-16, which would be divided by 1e-16."""
+    X, y = clusters()
+    shares = np.random.default_rng(0).dirichlet(np.ones(7), len(X)).sum(1, keepdims=True)
+    assert 0 < shares.std() < 1e-15
+    fitted = [
+        DeepRFM(LaplaceKernel(2.0), ReLUFeatures(24), depth=1).fit(np.hstack([X, column]), y)
+        for column in (shares, np.ones_like(shares))
+    ]
+    assert float(fitted[0].scale_[-1]) == 0
+    np.testing.assert_allclose(*(model.decision_function(np.hstack([X, shares + 1e-8])) for model in fitted))
+
+
 def test_new_samples_are_predicted_many_at_a_time_however_few_the_points(monkeypatch):
     """Split as the n x n matrix of a fit is, they were 2 at a time after one to 30 points: 30 times as slow."""
     X, y = clusters()

@@ -37,8 +37,8 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
 
     where $f_l$ is the kernel machine fitted to the layer's inputs $X_l$, each scaled to unit length, with targets of 1
     at the class and -1 elsewhere. A last kernel machine on $X_{L+1}$ makes the predictions. Before the first layer each
-    input is centred and divided by its standard deviation; one that is constant, or whose variance underflows, becomes
-    0. Everything is in float64.
+    input is centred and divided by its standard deviation; one that is constant up to rounding, or whose variance
+    underflows, becomes 0. Everything is in float64.
 
     Source:
         Beaglehole, Súkeník, Mondelli, Belkin, arXiv:2402.13728, algorithm 1 and appendix C. Departs from it in the
@@ -126,7 +126,9 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
         spread = inputs.std(0, correction=0)
         _checks.held("X", "variances", spread)
         self.mean_ = inputs.mean(0)
-        self.scale_ = torch.where(spread > 0, 1 / torch.where(spread > 0, spread, 1), 0)
+        # As scikit-learn's StandardScaler has it: what rounding of the mean explains is constant.
+        varies = spread > len(inputs) * torch.finfo(inputs.dtype).eps * self.mean_.abs()
+        self.scale_ = torch.where(varies, 1 / torch.where(varies, spread, 1), 0)
         self.readings_: tuple[DeepRFMReading, ...] = ()
         if state is not None:
             self.layers_ = self._layers_of(state)
