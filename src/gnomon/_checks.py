@@ -2,7 +2,8 @@
 
 import math
 import operator
-from typing import SupportsIndex, cast
+from collections.abc import Callable
+from typing import Any, SupportsIndex, cast
 
 import numpy as np
 import torch
@@ -229,14 +230,27 @@ def whole(value: object, least: int | None = None, most: int | None = None) -> b
     return (least is None or number >= least) and (most is None or number <= most)
 
 
-def at_least_0(name: str, value: float | None, *, optional: bool = False) -> tuple[str, object, str, bool]:
+def at_least_0(name: str, value: object, *, optional: bool = False) -> tuple[str, object, str, bool]:
     """The setting that is right if it is finite and at least 0, or None if it is `optional`."""
-    return name, value, "finite and at least 0", optional if value is None else 0 <= value < math.inf
+    return name, value, "finite and at least 0", _lies(value, lambda v: 0 <= v < math.inf, optional)
 
 
-def above_0(name: str, value: float | None, *, optional: bool = False) -> tuple[str, object, str, bool]:
+def above_0(name: str, value: object, *, optional: bool = False) -> tuple[str, object, str, bool]:
     """The setting that is right if it is finite and above 0, or None if it is `optional`."""
-    return name, value, "finite and above 0", optional if value is None else 0 < value < math.inf
+    return name, value, "finite and above 0", _lies(value, lambda v: 0 < v < math.inf, optional)
+
+
+def _lies(value: Any, inside: Callable[[Any], bool], optional: bool) -> bool:  # noqa: ANN401 - what users pass
+    """Whether this is a number inside, or None if it is optional."""
+    try:
+        return optional if value is None else bool(inside(value))
+    except TypeError:
+        return False
+
+
+def instance(name: str, value: object, protocol: type, wanted: str) -> tuple[str, object, str, bool]:
+    """The setting that is right if it is an object, not a class, that has what the protocol asks for."""
+    return name, value, f"an object {wanted}", isinstance(value, protocol) and not isinstance(value, type)
 
 
 def is_floating(dtype: object) -> bool:

@@ -320,8 +320,13 @@ def test_bad_input_is_named():
         RangeError, match=r"DeepRFM.fit\(X\): expected variances that torch.float64 can hold, got larger"
     ):
         DeepRFM(depth=0).fit(np.concatenate([X, 1e170 * X[:, :1]], 1), y)
-    with pytest.raises(RangeError, match=r"kernel with value and slope, got 'rbf'; feature_map with draw and apply"):
+    kernel, features = "kernel an object with value and slope", "feature_map an object with draw and apply"
+    with pytest.raises(RangeError, match=rf"{kernel}, such as .*, got 'rbf'; {features}, such as ReLUFeatures"):
         DeepRFM("rbf", "relu").fit(X, y)
+    with pytest.raises(RangeError, match=rf"{kernel}, .* got <class .*LaplaceKernel'>; {features}, .* got <class"):
+        DeepRFM(LaplaceKernel, ReLUFeatures).fit(X, y)
+    with pytest.raises(RangeError, match=r"ridge finite and at least 0, got 'a'; device such as 'cpu' .*, got 'gpu'"):
+        DeepRFM(ridge="a", device="gpu").fit(X, y)
     with pytest.raises(RangeError, match=r"expected at least two classes, got one class only"):
         DeepRFM().fit(X, 0 * y)
     with pytest.raises(RangeError, match=r"got an AGOP of trace 0.0 at iteration 0. Take a larger bandwidth"):

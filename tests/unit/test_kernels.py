@@ -401,6 +401,13 @@ def test_bad_input_is_named():
         FourierFeatures(0, 1.0, "l3")
     with pytest.raises(RangeError, match="FourierFeatures: expected bandwidth finite"):
         FourierFeatures(1, 0.0)
+    for bandwidth in ("2", None):
+        with pytest.raises(
+            RangeError, match=f"LaplaceKernel: expected bandwidth finite and above 0, got {bandwidth!r}"
+        ):
+            LaplaceKernel(bandwidth)
+    with pytest.raises(RangeError, match="expected kernel an object with value and slope, such as LaplaceKernel"):
+        kernel_agop(LaplaceKernel, x, coefficients)
     with pytest.raises(EmptyError, match=r"kernel_agop\(x\): expected at least one sample"):
         kernel_agop(kernel, x[:0], coefficients)
     with pytest.raises(ShapeError, match=r"kernel_agop\(coefficients\): expected 4 samples as in x, got 3"):

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -170,12 +171,15 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
     def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[Float[Tensor, "n d"], Tensor]:
         """Samples and class indices, after a check of the settings."""
         _checks.settings(
-            ("kernel", self.kernel, "with value and slope", isinstance(self.kernel, Kernel)),
-            ("feature_map", self.feature_map, "with draw and apply", isinstance(self.feature_map, FeatureMap)),
+            _checks.instance("kernel", self.kernel, Kernel, "with value and slope, such as LaplaceKernel(2.0)"),
+            _checks.instance(
+                "feature_map", self.feature_map, FeatureMap, "with draw and apply, such as ReLUFeatures(64)"
+            ),
             _checks.whole_number("depth", self.depth, 0),
             _checks.at_least_0("ridge", self.ridge),
             _checks.whole_number("iterations", self.iterations, 1),
             _checks.whole_number("random_state", self.random_state, 0),
+            ("device", self.device, "such as 'cpu' or 'cuda:0'", _is_device(self.device)),
         )
         samples, given = validate_data(self, X, y, dtype=np.float64, order="C", ensure_min_samples=2)
         check_classification_targets(given)
@@ -268,6 +272,15 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
         """The labels of the largest outputs."""
         outputs = self.decision_function(X)
         return self.classes_[outputs.argmax(1) if outputs.ndim == 2 else (outputs > 0).astype(int)]
+
+
+def _is_device(name: Any) -> bool:  # noqa: ANN401 - scikit-learn's settings may be anything until they are used
+    """Whether torch knows a device of this name."""
+    try:
+        torch.device(name)
+    except (RuntimeError, TypeError):
+        return False
+    return True
 
 
 def _form(value: object) -> str:

@@ -67,7 +67,7 @@ def kernel_agop(
                 [0.0000, 0.0000]])
     """
     budget = budget_of(memory)
-    _checks.settings(("kernel", kernel, "with value and slope", isinstance(kernel, Kernel)))
+    _checks.settings(_checks.instance("kernel", kernel, Kernel, "with value and slope, such as LaplaceKernel(2.0)"))
     _checks.rows(x=x, coefficients=coefficients)
     _checks.finite(x=x, coefficients=coefficients)
     (n, d), c = x.shape, coefficients.shape[1]

@@ -140,7 +140,7 @@ def kernel_gram(
         tensor([[1.0000],
                 [0.6065]])
     """
-    _checks.settings(("kernel", kernel, "with value and slope", isinstance(kernel, Kernel)))
+    _checks.settings(_checks.instance("kernel", kernel, Kernel, "with value and slope, such as LaplaceKernel(2.0)"))
     return kernel.value(squared_distances(x, z, metric))
 
 
