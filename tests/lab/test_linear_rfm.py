@@ -160,9 +160,14 @@ def test_each_choice_of_ridges_has_a_page(tmp_path, change, power, drawn):
 
 
 def test_settings_are_checked_together():
-    message = r"kernel_ridges 0 and three more or further, rising, got \(0.1, 0.2\); feature_ridges above 0, rising"
+    digits = "rising in six digits"
+    message = (
+        rf"kernel_ridges 0 and three more or further, {digits}, got \(0.1, 0.2\); feature_ridges above 0, {digits}"
+    )
     with pytest.raises(RangeError, match=message):
         Config(kernel_ridges=(0.1, 0.2), feature_ridges=(2.0, 1.0))
+    with pytest.raises(RangeError, match=f"feature_ridges above 0, {digits}, got"):
+        Config(feature_ridges=(0.01234561, 0.01234562))  # arms of one name, of which one would run
 
 
 def test_smallest_variant_resumes_exactly_and_agrees_with_the_closed_forms(tmp_path):

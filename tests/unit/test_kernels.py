@@ -412,6 +412,10 @@ def test_bad_input_is_named():
         kernel_agop(kernel, x[:0], coefficients)
     with pytest.raises(ShapeError, match=r"kernel_agop\(coefficients\): expected 4 samples as in x, got 3"):
         kernel_agop(kernel, x, coefficients[:3])
+    with pytest.raises(
+        ShapeError, match=r"expected shape \(n, c\), got shape .* For one output, pass coefficients\[:, None\]"
+    ):
+        kernel_agop(kernel, x, coefficients[:, 0])
     with pytest.raises(ShapeError, match=r"kernel_agop\(x\): expected two axes, got shape \(4, 3, 1\)"):
         kernel_agop(kernel, x[..., None], coefficients)
     with pytest.raises(ShapeError, match=r"kernel_agop\(metric\): expected shape \(3, 3\), got \(2, 2\)"):

@@ -9,6 +9,7 @@ from torch import Tensor
 from gnomon import _checks
 from gnomon._budget import budget_of
 from gnomon._precision import half_as_single
+from gnomon.errors import ShapeError
 from gnomon.kernels._distances import check_metric, over_pairs
 from gnomon.kernels._radial import Kernel
 
@@ -68,6 +69,9 @@ def kernel_agop(
     """
     budget = budget_of(memory)
     _checks.settings(_checks.instance("kernel", kernel, Kernel, "with value and slope, such as LaplaceKernel(2.0)"))
+    if coefficients.ndim == 1:
+        got = f"shape {_checks.shape_of(coefficients)}"
+        raise ShapeError("coefficients", "shape (n, c)", got, "For one output, pass coefficients[:, None].")
     _checks.rows(x=x, coefficients=coefficients)
     _checks.finite(x=x, coefficients=coefficients)
     (n, d), c = x.shape, coefficients.shape[1]

@@ -229,11 +229,14 @@ class Run:
                 raise self._diverged(f"numbers in {path}", "nan")
 
     def _diverged(self, expected: str, got: str) -> ConvergenceError:
+        advice = "Lower the learning rate or the coefficient of the penalty."
+        if not self._step:
+            advice = "Nothing has been trained yet: change a setting that it depends on."
         return ConvergenceError(
             self._arm,
             f"{expected} at step {self._step}",
             got,
-            f"Lower the learning rate or the coefficient of the penalty. Last good checkpoint: {self._last_good}.",
+            f"{advice} Last good checkpoint: {self._last_good}.",
             where="run",
         )
 

@@ -55,6 +55,7 @@ def nfa_correlation(
         0; that in the root of a full matrix, as from `dense()`, where they are equal too, but once only.
     Raises:
         ShapeError: if the weight has no second axis, or the AGOP is not (p p).
+        EmptyError: if the weight has no entries.
         RangeError: at NaN or infinity, if `power` is neither 1/2 nor 1, or if the AGOP is not symmetric or, for
             its root, has a negative eigenvalue.
     Cost: O(p³), or O(r² p + (q + r) p²) for r rows; O(p²) memory.
@@ -65,7 +66,10 @@ def nfa_correlation(
         tensor(1.)
     """
     _checks.settings(("power", power, "1/2 or 1", power in (0.5, 1)))
-    _checks.samples(layer_weight=layer_weight)
+    if layer_weight.ndim < 2:
+        got = f"shape {_checks.shape_of(layer_weight)}"
+        raise ShapeError("layer_weight", "at least 2 axes, the outputs first", got, "Pass a layer's weight, (q, p).")
+    _checks.entries(layer_weight=layer_weight)
     _checks.finite(layer_weight=layer_weight)
     held = covariance_of(agop)
     given = held.held.dtype

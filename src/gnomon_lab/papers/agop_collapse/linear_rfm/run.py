@@ -28,15 +28,15 @@ is of the order of the ridge, not of its square. With the exact factor no distan
 
 
 def rising(ridges: tuple[float, ...]) -> bool:
-    """Whether each is above the one before."""
-    return all(a < b for a, b in itertools.pairwise(ridges))
+    """Whether each is above the one before, in the six digits by which arms are named."""
+    return all(float(f"{a:g}") < float(f"{b:g}") for a, b in itertools.pairwise(ridges))
 
 
 FROM_ZERO = Range(
-    "0 and three more or further, rising",
+    "0 and three more or further, rising in six digits",
     lambda ridges, _: ridges[:1] == (0.0,) and len(ridges) >= 4 and rising(ridges),
 )
-RISING = Range("above 0, rising", lambda ridges, _: bool(ridges) and ridges[0] > 0 and rising(ridges))
+RISING = Range("above 0, rising in six digits", lambda ridges, _: bool(ridges) and ridges[0] > 0 and rising(ridges))
 
 
 @dataclass(frozen=True)
