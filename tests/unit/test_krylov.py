@@ -138,8 +138,9 @@ def test_eigenvalues_are_those_of_the_space_with_their_errors(name, k, tolerance
     torch.testing.assert_close(found.values, values[:k])
     expected = with_places(values, errors, far, tolerance * size)[:k]
     torch.testing.assert_close(found.errors, expected, rtol=1e-5, atol=1e-9)
-    torch.testing.assert_close(found.basis @ found.basis.mT, torch.eye(steps).double())
-    torch.testing.assert_close(found.trace, (found.basis @ matrix @ found.basis.mT).trace())
+    basis = torch.cat(found.basis)
+    torch.testing.assert_close(basis @ basis.mT, torch.eye(steps).double())
+    torch.testing.assert_close(found.trace, (basis @ matrix @ basis.mT).trace())
 
 
 @pytest.mark.parametrize(("c", "d", "steps"), [(8, 5, 6), (5, 8, 5), (6, 6, 6)])
@@ -165,7 +166,8 @@ def test_a_space_that_ends_is_left_for_another():
         found = lanczos(each.mul, each, k, 1e-9, 99, 0)
         torch.testing.assert_close(found.values, each[:k])
         assert (found.errors <= 1e-9).all()
-        torch.testing.assert_close(found.basis @ found.basis.mT, torch.eye(found.passes).double())
+        basis = torch.cat(found.basis)
+        torch.testing.assert_close(basis @ basis.mT, torch.eye(found.passes).double())
         torch.testing.assert_close(found.trace, each.sum())
         assert found.passes == p
         of = krylov(of_matrix(each.diag(), 2), k, 1e-9, 99)

@@ -155,6 +155,14 @@ before = highest()
 probe.read()
 print(highest() - before)
 """
+LANCZOS = """
+from gnomon.linalg import lanczos
+like = torch.linspace(1, 2, 500_000)
+lanczos(like[:100].mul, like[:100], 0, 0, 70, 0)
+before = highest()
+lanczos(like.mul, like, 0, 0, 70, 0)
+print(highest() - before)
+"""
 ORTHOGRAD = """
 weight = torch.nn.Parameter(torch.randn(4000, 4000))
 weight.grad = torch.randn(4000, 4000)
@@ -214,6 +222,13 @@ def test_orthograd_takes_the_memory_of_two_gradients():
 def test_an_estimate_of_many_outputs_keeps_to_its_budget():
     # Without a budget it takes 360 MiB: random vectors and a basis as long as the outputs.
     assert peak(ESTIMATE, 2**25) < 1.2 * 2**25
+
+
+@pytest.mark.unchecked
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell peaks of memory")
+def test_lanczos_holds_its_vectors_once():
+    # With all in one tensor, which grew, it took 1.9 times their memory.
+    assert peak(LANCZOS, 0) < 1.2 * 70 * 4 * 500_000
 
 
 @pytest.mark.unchecked

@@ -27,14 +27,14 @@ class Lanczos:
         values: the first k, the largest first: lower bounds on those of the matrix.
         errors: how far those of the matrix lie from them, at most: for the first with a probability of 95 % or more;
             the others rest on the residuals, see `of_later`.
-        basis: orthonormal vectors, one per row.
+        basis: orthonormal vectors, one per row, in blocks: joined, they would need their memory twice.
         trace: the trace of the matrix in the space of the basis.
         passes: the number of products used.
     """
 
     values: Float[Tensor, "k"]
     errors: Float[Tensor, "k"]
-    basis: Float[Tensor, "s p"]
+    basis: list[Float[Tensor, "r p"]]
     trace: Float[Tensor, ""]
     passes: int
 
@@ -64,31 +64,37 @@ def lanczos(
     """
     p = len(like)
     steps = max(1, min(p, most))
-    basis, tridiagonal = like.new_empty(0, p), like.new_zeros(steps + 1, steps + 1)
+    blocks: list[Tensor] = []
+    tridiagonal = like.new_zeros(steps + 1, steps + 1)
     values, errors = like.new_zeros(k), like.new_full((k,), torch.inf)
     draw = partial(normal, p, generator=generator_of(seed), like=like)
     q = unit(draw())
     for j in range(steps):
-        if j == len(basis):
-            basis = torch.cat([basis, like.new_empty(min(ROOM, steps - j), p)])
-        basis[j] = q
-        so_far = basis[: j + 1]
+        if j % ROOM == 0:
+            blocks.append(like.new_empty(min(ROOM, steps - j), p))
+        blocks[-1][j % ROOM] = q
+        basis = [*blocks[:-1], blocks[-1][: j % ROOM + 1]]
         q = multiply(q)
-        tridiagonal[j, j] = q @ basis[j]
-        for _ in range(2):  # because one pass leaves rounding errors along the basis
-            q = q - (so_far @ q) @ so_far
+        tridiagonal[j, j] = q @ basis[-1][-1]
+        q = _outside(basis, q)
         beta, q = length(q), unit(q)
         if beta <= 64 * torch.finfo(beta.dtype).eps * tridiagonal.abs().max():
             # Only rounding errors are left of this space: continue with another.
-            beta, q = torch.zeros_like(beta), draw()
-            for _ in range(2):
-                q = unit(q - (so_far @ q) @ so_far)
+            beta, q = torch.zeros_like(beta), unit(_outside(basis, draw()))
         tridiagonal[j, j + 1] = tridiagonal[j + 1, j] = beta
         if k:
             values, errors, known = _ritz(tridiagonal[: j + 2, : j + 2], k, tolerance, p)
             if known and j + 1 >= min(LEAST, p):
                 break
-    return Lanczos(values, errors, so_far, tridiagonal.diagonal()[: j + 1].sum(), j + 1)
+    return Lanczos(values, errors, basis, tridiagonal.diagonal()[: j + 1].sum(), j + 1)
+
+
+def _outside(basis: list[Float[Tensor, "r p"]], q: Float[Tensor, "p"]) -> Float[Tensor, "p"]:
+    """The part of a vector that is orthogonal to a basis."""
+    for _ in range(2):  # because one pass leaves rounding errors along the basis
+        for rows in basis:
+            q = q - (rows @ q) @ rows
+    return q
 
 
 def _ritz(

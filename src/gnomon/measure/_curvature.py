@@ -105,7 +105,8 @@ def trace(name: str, matrix: Matrix, accuracy: Accuracy, memory: int | None, *, 
     generator = generator_of(accuracy.seed, 1)
     while space.passes < p and space.passes + count + BLOCK <= most:
         z = normal(BLOCK, p, generator=generator, like=like)
-        z -= (z @ space.basis.mT) @ space.basis
+        for rows in space.basis:
+            z -= (z @ rows.mT) @ rows
         gram = torch.stack([z @ matrix.multiply(row) for row in z]).double()
         diagonal, count = gram.diagonal(), count + BLOCK
         total = total + diagonal.sum()
