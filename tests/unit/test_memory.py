@@ -163,6 +163,14 @@ before = highest()
 lanczos(like.mul, like, 0, 0, 70, 0)
 print(highest() - before)
 """
+POSTERIOR = """
+model, settings = torch.nn.Linear(4096, 2), {"chains": 8, "draws": 4, "burn_in": 0, "step_size": 1e-6}
+x, labels = torch.empty(4000, 4096).normal_(), torch.arange(4000) % 2
+gnomon.local_learning_coefficient(model, x[:200], labels[:200], **settings)
+before = highest()
+gnomon.local_learning_coefficient(model, x, labels, batch=2000, memory=BUDGET, **settings)
+print(highest() - before)
+"""
 ORTHOGRAD = """
 weight = torch.nn.Parameter(torch.randn(4000, 4000))
 weight.grad = torch.randn(4000, 4000)
@@ -229,6 +237,13 @@ def test_an_estimate_of_many_outputs_keeps_to_its_budget():
 def test_lanczos_holds_its_vectors_once():
     # With all in one tensor, which grew, it took 1.9 times their memory.
     assert peak(LANCZOS, 0) < 1.2 * 70 * 4 * 500_000
+
+
+@pytest.mark.unchecked
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell peaks of memory")
+def test_batches_of_chains_keep_to_their_budget():
+    # The batches of all chains at once take 15 times as much.
+    assert peak(POSTERIOR, 2**25) < 1.2 * 2**25
 
 
 @pytest.mark.unchecked

@@ -1,11 +1,10 @@
 """Stochastic gradient Langevin dynamics around the parameters that a network has."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from gnomon.autodiff import Replicas
@@ -14,8 +13,35 @@ from gnomon.linalg import generator_of, normal
 PRODUCTS = 10
 """Power iterations: these come within a few percent of the largest curvature, with a factor of 16 to spare."""
 
-Draw = Callable[[], tuple[Shaped[Tensor, "k m *d"], Shaped[Tensor, "k m *y"], Float[Tensor, "k"]]]
-"""Returns the samples that each chain sees next, their targets, and their mean loss at the start."""
+
+@dataclass(frozen=True)
+class Rise:
+    """How far the loss rises above that at the start.
+
+    Attributes:
+        replicas: the network.
+        x: all samples.
+        targets: their targets.
+        losses: their losses at the start.
+        piece: how many of a batch are gathered and computed together.
+    """
+
+    replicas: Replicas
+    x: Shaped[Tensor, "n *d"]
+    targets: Shaped[Tensor, "n *y"]
+    losses: Float[Tensor, "n"]
+    piece: int
+
+    def at(
+        self, points: Float[Tensor, "k p"], rows: Int[Tensor, "k m"]
+    ) -> tuple[Float[Tensor, "k"], Float[Tensor, "k p"]]:
+        """Its mean at each point over the samples in these rows, and the gradient of their mean loss there."""
+        rise, gradient = torch.zeros_like(points[:, 0]), torch.zeros_like(points)
+        for some in torch.split(rows, self.piece, 1):
+            found, its = self.replicas.gradients(points, self.x[some], self.targets[some])
+            share = some.shape[1] / rows.shape[1]
+            rise, gradient = rise + share * (found - self.losses[some].mean(1)), gradient + share * its
+        return rise, gradient
 
 
 @dataclass(frozen=True)
@@ -29,7 +55,6 @@ class Langevin:
         chains: the number of chains.
         steps: the number of steps of each chain.
         batch: the number of samples that each chain sees at a step.
-        piece: how many of them are computed together.
         seed: the seed of samples and noise.
     """
 
@@ -39,74 +64,44 @@ class Langevin:
     chains: int
     steps: int
     batch: int
-    piece: int
     seed: int
 
-    def run(
-        self,
-        replicas: Replicas,
-        x: Shaped[Tensor, "n *d"],
-        targets: Shaped[Tensor, "n *y"],
-        losses: Float[Tensor, "n"],
-    ) -> tuple[Float[Tensor, "k s"], Float[Tensor, ""]]:
-        """By chain and step, how far the loss is above its value at the start on the same samples; and the step size.
-
-        Args:
-            replicas: the network.
-            x: all samples.
-            targets: their targets.
-            losses: their losses at the start.
-        """
+    def run(self, rise: Rise) -> tuple[Float[Tensor, "k s"], Float[Tensor, ""]]:
+        """The rise by chain and step, and the step size."""
         # Drawn on the CPU in single precision: the same numbers on every device, in every precision.
         generator = generator_of(int(self.seed))
-        start = replicas.start
+        start, n = rise.replicas.start, len(rise.x)
 
-        def draw() -> tuple[Tensor, Tensor, Tensor]:
-            if self.batch >= len(x):
-                return x.expand(self.chains, *x.shape), targets.expand(self.chains, *targets.shape), losses.mean()
-            rows = torch.randint(len(x), (self.chains, self.batch), generator=generator, device="cpu").to(x.device)
-            return x[rows], targets[rows], losses[rows].mean(1)
+        def draw() -> Tensor:
+            if self.batch >= n:
+                return torch.arange(n, device=start.device).expand(self.chains, -1)
+            return torch.randint(n, (self.chains, self.batch), generator=generator, device="cpu").to(start.device)
 
         def noise() -> Tensor:
             return normal(self.chains, len(start), generator=generator, like=start)
 
-        size = self._fitting(replicas, draw, noise) if self.step_size is None else start.new_tensor(self.step_size)
-        points, above = start.expand(self.chains, -1), start.new_empty(self.chains, self.steps)
+        size = self._fitting(rise, draw(), noise()) if self.step_size is None else start.new_tensor(self.step_size)
+        points, rises = start.expand(self.chains, -1), start.new_empty(self.chains, self.steps)
         for step in range(self.steps):
-            some, theirs, before = draw()
-            found, gradient = self._gradients(replicas, points, some, theirs)
-            above[:, step] = found - before
+            rises[:, step], gradient = rise.at(points, draw())
             force = self.n_beta * gradient + self.localisation * (points - start)
             points = points - size / 2 * force + size.sqrt() * noise()
-        return above, size
+        return rises, size
 
-    def _gradients(
-        self, replicas: Replicas, points: Float[Tensor, "k p"], x: Shaped[Tensor, "k m *d"], targets: Tensor
-    ) -> tuple[Float[Tensor, "k"], Float[Tensor, "k p"]]:
-        """The mean loss of a batch at each point and its gradient, summed over pieces of the batch."""
-        losses, gradient = torch.zeros_like(points[:, 0]), torch.zeros_like(points)
-        for some, theirs in zip(torch.split(x, self.piece, 1), torch.split(targets, self.piece, 1), strict=True):
-            found, its = replicas.gradients(points, some, theirs)
-            share = some.shape[1] / x.shape[1]
-            losses, gradient = losses + share * found, gradient + share * its
-        return losses, gradient
-
-    def _fitting(self, replicas: Replicas, draw: Draw, noise: Callable[[], Tensor]) -> Float[Tensor, ""]:
+    def _fitting(self, rise: Rise, rows: Int[Tensor, "k m"], towards: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
         """A quarter of the inverse of the largest curvature; a chain is stable up to four times that inverse.
 
-        The curvature of the loss is found by power iterations, as the change of the gradient over the distance to which
-        the pull alone would let one parameter go: at a kink the exact second derivative is zero on both sides, but the
-        chains feel one.
+        The curvature of the loss is found by power iterations from a direction for each chain, as the change of the
+        gradient over the distance to which the pull alone would let one parameter go: at a kink the exact second
+        derivative is zero on both sides, but the chains feel one.
         """
         radius = 1 / math.sqrt(self.localisation)
-        some, theirs, _ = draw()
-        points = replicas.start.expand(self.chains, -1)
-        _, gradient = self._gradients(replicas, points, some, theirs)
-        change = noise()
+        points = rise.replicas.start.expand(self.chains, -1)
+        _, gradient = rise.at(points, rows)
         for _ in range(PRODUCTS):
-            away = radius * torch.nn.functional.normalize(change, dim=1)
-            change = self._gradients(replicas, points + away, some, theirs)[1] - gradient
-        largest = torch.linalg.vector_norm(change, dim=1).amax() / radius
+            away = radius * torch.nn.functional.normalize(towards, dim=1)
+            towards = rise.at(points + away, rows)[1] - gradient
+        largest = torch.linalg.vector_norm(towards, dim=1).amax() / radius
         return 1 / (4 * (self.n_beta * largest + self.localisation))
 
 

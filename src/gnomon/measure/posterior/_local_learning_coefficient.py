@@ -13,7 +13,7 @@ from gnomon._precision import full_precision, in_single, outside_inference
 from gnomon._warn import warn
 from gnomon.autodiff import Replicas, chunk_size, observe
 from gnomon.linalg import Estimate, student
-from gnomon.measure._langevin import Langevin, split_r_hat
+from gnomon.measure._langevin import Langevin, Rise, split_r_hat
 from gnomon.measure._losses import Loss, formula_and_targets, sample_losses
 
 LEAST = 128
@@ -173,8 +173,8 @@ def local_learning_coefficient(
         if batch is None:  # at a lower temperature the noise of smaller batches would be larger than the chains' own
             batch = max(LEAST, math.ceil(n_beta))
         piece = chunk_size(model, x, memory=max(1, budget_of(memory) // chains))
-        langevin = Langevin(n_beta, localisation, step_size, chains, burn_in + draws, batch, piece, seed)
-        above, size = langevin.run(Replicas(model, x, formula), x, targets, losses)
+        langevin = Langevin(n_beta, localisation, step_size, chains, burn_in + draws, batch, seed)
+        above, size = langevin.run(Rise(Replicas(model, x, formula), x, targets, losses, piece))
     return summary(above, losses.mean(), n_beta, localisation, burn_in, size)
 
 
