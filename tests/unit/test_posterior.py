@@ -20,6 +20,7 @@ from gnomon.models import mlp
 from tests.drawn import normal
 from tests.foreign import foreign
 
+entropies = partial(functional.cross_entropy, reduction="none")
 KNOWN = {"chains": 2, "draws": 6, "burn_in": 0, "step_size": 1e-3}
 """Settings of chains that are not to be believed, only compared."""
 
@@ -140,6 +141,18 @@ def test_losses_of_half_precision_are_not_rounded_to_it(dtype):
         for network, of in ((model, x), (copy.deepcopy(model).float(), x.float()))
     )
     torch.testing.assert_close(half.losses, single.losses, rtol=torch.finfo(dtype).eps / 8, atol=0)
+
+
+def test_a_number_added_to_the_loss_is_not_rounded_away_with_what_chains_add():
+    """Losses are subtracted sample by sample: their mean keeps the digits of the number alone."""
+    model, x, labels = classifier(2000)
+    model, x = model.float(), x.float()
+    settings = {"chains": 4, "draws": 20, "burn_in": 0, "step_size": 1e-3, "batch": 2000}
+    plain, shifted = (
+        gnomon.local_learning_coefficient(model, x, labels, loss=lambda o, y, c=c: entropies(o, y) + c, **settings)
+        for c in (0, 1e4)
+    )
+    torch.testing.assert_close(shifted.by_chain, plain.by_chain, rtol=0, atol=0.01)
 
 
 def test_a_start_that_is_no_minimum_is_said():
@@ -265,8 +278,7 @@ def test_parameters_without_gradients_stay():
 def test_losses_are_named_or_given():
     model, x, labels = classifier()
     named, given = (
-        gnomon.local_learning_coefficient(model, x, labels, loss=loss, **KNOWN)
-        for loss in ("cross_entropy", partial(functional.cross_entropy, reduction="none"))
+        gnomon.local_learning_coefficient(model, x, labels, loss=loss, **KNOWN) for loss in ("cross_entropy", entropies)
     )
     torch.testing.assert_close(named.losses, given.losses)
     torch.testing.assert_close(named.start, functional.cross_entropy(model(x), labels).detach())

@@ -1,4 +1,4 @@
-"""A mean loss and its gradient at several points in parameter space at once."""
+"""Losses and the gradient of their mean at several points in parameter space at once."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,7 +18,7 @@ from gnomon.errors import UnsupportedModuleError
 MOST = 10_000_000
 """From this many operations per pass on, a CPU gains nothing from several passes at once: convolutions take longer."""
 At = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""Maps points in parameter space, and the samples and targets of each, to the loss at each."""
+"""Maps points in parameter space, and the samples and targets of each, to the losses of these there."""
 
 
 class Replicas:
@@ -48,8 +48,8 @@ class Replicas:
 
     def gradients(
         self, points: Float[Tensor, "k p"], x: Shaped[Tensor, "k m *d"], targets: Shaped[Tensor, "k m *y"]
-    ) -> tuple[Float[Tensor, "k"], Float[Tensor, "k p"]]:
-        """The mean loss of m samples at each of k points, and its gradient there."""
+    ) -> tuple[Float[Tensor, "k m"], Float[Tensor, "k p"]]:
+        """The losses of m samples at each of k points, and the gradient of their mean there."""
         with differentiable(recording=True):
             if self._chosen is None:
                 self._require_replaced(points, x, targets)
@@ -81,26 +81,26 @@ class Replicas:
         return self._apart
 
     def _together(self, points: Tensor, x: Tensor, targets: Tensor) -> Tensor:
-        losses: Tensor = torch.func.vmap(self._loss)(points, x, targets)
+        losses: Tensor = torch.func.vmap(self._at)(points, x, targets)
         return losses
 
     def _apart(self, points: Tensor, x: Tensor, targets: Tensor) -> Tensor:
-        return torch.stack([self._loss(*each) for each in zip(points, x, targets, strict=True)])
+        return torch.stack([self._at(*each) for each in zip(points, x, targets, strict=True)])
 
-    def _loss(self, point: Float[Tensor, "p"], x: Shaped[Tensor, "m *d"], targets: Shaped[Tensor, "m *y"]) -> Tensor:
-        """The mean loss at a point."""
+    def _at(self, point: Float[Tensor, "p"], x: Shaped[Tensor, "m *d"], targets: Shaped[Tensor, "m *y"]) -> Tensor:
+        """The losses at a point."""
         parameters = self.vectors.parameters
         values = dict(zip(parameters, self.vectors.parts(point), strict=True))
         with standing_in(self._model, parameters, values):
             logits = run(self._model, x)
-        return self._losses(in_single(logits), targets).mean()
+        return self._losses(in_single(logits), targets)
 
 
 def derived(at: At, points: Tensor, x: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """The losses, and the gradient of each at its point."""
+    """The losses, and the gradient of their mean at each point."""
     points = points.detach().requires_grad_()
     losses = at(points, x, targets)
-    (gradient,) = torch.autograd.grad(losses.sum(), points, materialize_grads=True)
+    (gradient,) = torch.autograd.grad(losses.mean(1).sum(), points, materialize_grads=True)
     return losses.detach(), gradient
 
 

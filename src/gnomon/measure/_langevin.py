@@ -40,7 +40,8 @@ class Rise:
         for some in torch.split(rows, self.piece, 1):
             found, its = self.replicas.gradients(points, self.x[some], self.targets[some])
             share = some.shape[1] / rows.shape[1]
-            rise, gradient = rise + share * (found - self.losses[some].mean(1)), gradient + share * its
+            # Sample by sample: the mean of all that they have in common would be rounded.
+            rise, gradient = rise + share * (found - self.losses[some]).mean(1), gradient + share * its
         return rise, gradient
 
 

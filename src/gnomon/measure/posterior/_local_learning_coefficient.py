@@ -126,7 +126,8 @@ def local_learning_coefficient(
             for all chains; default: 512 MiB.
     Returns:
         The estimate with its error, and the chains' diagnostics. Any number; no unit. Invariant under adding a number
-        to the loss; the same for the same seed. For half precision, in float32.
+        to the loss, up to $n\beta$ times the rounding of a sample's loss, so that losses above $10^6$ need float64; the
+        same for the same seed. For half precision, in float32.
     Raises:
         ShapeError: if the outputs are not (n, c), or labels do not match them and the loss.
         EmptyError: if there are no samples.
