@@ -96,9 +96,14 @@ def test_what_is_no_loss_is_named():
     with pytest.raises(RangeError, match=r"got 0.5 at index \(0,\). log_probability is that of .*pass minus the"):
         gnomon.verdict([1, 2], [1.0] * 2, [0.5] * 2, *[[1.0] * 2] * 2, *[[0.1] * 2] * 3)
     with pytest.raises(
-        ShapeError, match=r"\(labels\): expected shape \(4, 3\) as the outputs have, or classes, got \("
+        ShapeError, match=r"\(labels\): expected shape \(n, 3\) as the outputs have, or classes, got \(n,\)"
     ):
         gnomon.training_loss(logits, normal(4), loss="mse")
+    for outputs, whole in ((1, (4,)), (1, (4, 1)), (3, (4, 3))):
+        with pytest.raises(
+            RangeError, match=r"expected targets of floating point, got torch.int64. Convert them by .float"
+        ):
+            gnomon.training_loss(logits[:, :outputs], torch.zeros(whole, dtype=torch.int64), loss="mse")
     with pytest.raises(RangeError, match=r"\(loss\): expected finite numbers, got inf"):
         gnomon.training_loss(logits, labels, loss=lambda outputs, labels: outputs[:, 0] / 0)
 

@@ -89,6 +89,8 @@ def formula_and_targets(
         raise RangeError("loss", "'cross_entropy', 'mse' or a function", repr(loss), "Name one of these.")
     if loss == "mse" and labels.is_floating_point():
         return _squares, _numbers(logits, labels)
+    if loss == "mse" and (labels.shape == logits.shape or logits.shape[1:] == (1,)):
+        raise RangeError("labels", "targets of floating point", labels.dtype, "Convert them by .float().")
     _checks.outputs(logits, labels, TARGETS)
     classes = labels.long()
     return FORMULAS[loss], functional.one_hot(classes, logits.shape[1]) if loss == "mse" else classes
@@ -110,8 +112,8 @@ def _numbers(logits: Float[Tensor, "n c"], labels: Float[Tensor, "n *y"]) -> Flo
     _checks.samples(1, logits=logits, labels=labels)
     _checks.finite(logits=logits, labels=labels)
     if labels.shape != logits.shape and not (labels.ndim == 1 and logits.shape[1] == 1):
-        expected = f"shape {_checks.shape_of(logits)} as the outputs have, or classes"
-        raise ShapeError("labels", expected, _checks.shape_of(labels), "Pass one number per output.")
+        expected = f"shape {_checks.shape_of_samples(logits)} as the outputs have, or classes"
+        raise ShapeError("labels", expected, _checks.shape_of_samples(labels), "Pass one number per output.")
     return labels.view_as(logits)
 
 

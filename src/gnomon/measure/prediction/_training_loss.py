@@ -28,7 +28,8 @@ def training_loss(
 
     Args:
         logits: the outputs.
-        labels: classes, 0 to c - 1; for the squared error also numbers, one per output (for one output, (n) suffices).
+        labels: classes, 0 to c - 1; for the squared error also numbers in floating point, one per output: whole numbers
+            are classes, and refused where they have the outputs' shape or there is one output, for which (n) suffices.
         loss: `cross_entropy`, `mse`, or a function from outputs and labels to one value per sample, such as
             `functools.partial(torch.nn.functional.cross_entropy, reduction="none", label_smoothing=0.1)`. In a probe,
             use `functools.partial(training_loss, loss="mse")`.
@@ -37,7 +38,7 @@ def training_loss(
     Raises:
         ShapeError: if the logits are not (n, c), labels do not match them, or there is not one value per sample.
         EmptyError: if there are no samples.
-        RangeError: at NaN or infinity, at labels that are not classes, or if there is no loss of this name.
+        RangeError: at NaN or infinity, at labels that are neither, or if there is no loss of this name.
     Cost: O(n c).
     Example:
         >>> import torch, gnomon
