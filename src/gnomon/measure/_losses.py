@@ -61,7 +61,7 @@ def scaled_sum(loss: Loss, logits: Float[Tensor, "n c"], labels: Real[Tensor, "n
 def mean_loss(loss: Loss) -> Callable[[Tensor, Tensor], Tensor]:
     """What training minimises, from all outputs and `train_labels` to a number; by name, the mean over the samples."""
     if callable(loss):
-        return loss
+        return _on_copies(loss)
 
     def mean(logits: Tensor, train_labels: Tensor) -> Tensor:
         try:
@@ -84,7 +84,7 @@ def formula_and_targets(
     if callable(loss):
         _checks.samples(1, logits=logits, labels=labels)
         _checks.finite(logits=logits)
-        return loss, labels
+        return _on_copies(loss), labels
     if not isinstance(loss, str) or loss not in FORMULAS:
         raise RangeError("loss", "'cross_entropy', 'mse' or a function", repr(loss), "Name one of these.")
     if loss == "mse" and labels.is_floating_point():
@@ -94,6 +94,11 @@ def formula_and_targets(
     _checks.outputs(logits, labels, TARGETS)
     classes = labels.long()
     return FORMULAS[loss], functional.one_hot(classes, logits.shape[1]) if loss == "mse" else classes
+
+
+def _on_copies(loss: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    """A user's function, which may change what it is given in place: others read that too."""
+    return lambda logits, labels: loss(logits.clone(), labels.clone())
 
 
 def _entropies(logits: Float[Tensor, "n c"], classes: Int[Tensor, "n"]) -> Float[Tensor, "n"]:

@@ -1,0 +1,59 @@
+"""Losses that users pass as functions: which are read as they are meant, and which are refused."""
+
+from dataclasses import is_dataclass
+from functools import partial
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+import gnomon
+from gnomon import Probe
+from gnomon.models import mlp
+from tests.drawn import normal
+
+LABELS = torch.arange(30) % 3
+QUANTITIES = [
+    gnomon.hessian_eigenvalues,
+    gnomon.gauss_newton_eigenvalues,
+    gnomon.batch_gradients,
+    gnomon.gradient_disparity,
+    lambda *given, **settings: gnomon.fact_table(*given, weight_decay=0.1, **settings).residual,
+]
+
+
+def case():
+    return mlp((4, 5, 3), generator=torch.Generator().manual_seed(0)).double(), normal(30, 4), LABELS
+
+
+def centred(outputs, labels):
+    return cross_entropy((outputs - outputs.mean(1, keepdim=True)) / 2, 2 - labels, reduction="none")
+
+
+def in_place(outputs, labels):
+    outputs -= outputs.mean(1, keepdim=True)
+    outputs /= 2
+    labels.neg_().add_(2)
+    return cross_entropy(outputs, labels, reduction="none")
+
+
+@pytest.mark.parametrize("quantity", QUANTITIES)
+def test_a_loss_may_work_in_place(quantity):
+    (model, x, labels), kept = case(), LABELS.clone()
+    found, expected = (quantity(model, x, labels, loss=loss) for loss in (in_place, centred))
+    found, expected = (vars(each) if is_dataclass(each) else each for each in (found, expected))
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(labels, kept, rtol=0, atol=0)
+
+
+def test_what_a_loss_does_in_place_is_not_seen_by_others():
+    model, x, labels = case()
+    read = partial(gnomon.training_loss, loss=in_place)
+    first, last = (
+        Probe(model, (x, labels), some).read().scalars() for some in ([gnomon.margin, read], [read, gnomon.margin])
+    )
+    assert first == last
+    means = [lambda *given, loss=loss: loss(*given).mean() for loss in (in_place, centred)]
+    for rate in (gnomon.centroid_rate, gnomon.centroid_influence):
+        found, expected = (rate(model, x[:4], x, labels, loss=mean) for mean in means)
+        torch.testing.assert_close(found, expected)
