@@ -9,9 +9,11 @@ from torch.nn.functional import cross_entropy
 
 import gnomon
 from gnomon import Probe
+from gnomon.errors import ShapeError
 from gnomon.models import mlp
 from tests.drawn import normal
 
+WEIGHTS = torch.tensor([1.0, 10.0, 1.0], dtype=torch.float64)
 LABELS = torch.arange(30) % 3
 QUANTITIES = [
     gnomon.hessian_eigenvalues,
@@ -23,7 +25,7 @@ QUANTITIES = [
 
 
 def case():
-    return mlp((4, 5, 3), generator=torch.Generator().manual_seed(0)).double(), normal(30, 4), LABELS
+    return mlp((4, 5, 3), generator=torch.Generator().manual_seed(0)).double(), normal(30, 4), LABELS.clone()
 
 
 def centred(outputs, labels):
@@ -57,3 +59,25 @@ def test_what_a_loss_does_in_place_is_not_seen_by_others():
     for rate in (gnomon.centroid_rate, gnomon.centroid_influence):
         found, expected = (rate(model, x[:4], x, labels, loss=mean) for mean in means)
         torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.bad_input
+def test_the_advice_for_a_mean_over_weights_or_some_labels_gives_that_mean():
+    model, x, labels = case()
+    labels[:5] = 0
+    with pytest.raises(
+        ShapeError, match=r"multiply by n / w\[labels\].sum\(\) of all .* leave out samples whose label"
+    ):
+        gnomon.batch_gradients(model, x, labels, loss=torch.nn.CrossEntropyLoss(weight=WEIGHTS))
+
+    def weighted(outputs, its):
+        return len(labels) / WEIGHTS[labels].sum() * cross_entropy(outputs, its, WEIGHTS, reduction="none")
+
+    some = torch.where(torch.arange(30) % 4 == 0, labels, -100)
+    for of_torch, loss, kept in (
+        (cross_entropy(model(x), labels, WEIGHTS), weighted, labels >= 0),
+        (cross_entropy(model(x), some), "cross_entropy", some >= 0),
+    ):
+        gradient = torch.cat([part.flatten() for part in torch.autograd.grad(of_torch, [*model.parameters()])])
+        found = gnomon.batch_gradients(model, x[kept], labels[kept], loss=loss)
+        torch.testing.assert_close(found.norm, gradient.norm())

@@ -45,7 +45,10 @@ def _advice(losses: object, logits: Tensor, targets: Tensor) -> str:
         return "Take the mean over outputs: lambda outputs, targets: loss(outputs, targets).mean(1)."
     if isinstance(losses, Tensor) and losses.ndim == 2 == logits.ndim and targets.ndim == 1 == logits.shape[1]:
         return 'Outputs (n, 1) and targets (n,) broadcast: pass targets (n, 1) or loss="mse", or use outputs[:, 0].'
-    return 'Leave out the mean, as reduction="none" does.'
+    return (
+        'Leave out the mean, as reduction="none" does; with class weights w, multiply by n / w[labels].sum() of all '
+        "samples, as torch's mean does, and leave out samples whose label is ignored."
+    )
 
 
 def single_losses(loss: Loss, logits: Float[Tensor, "n c"], labels: Real[Tensor, "n *y"]) -> Float[Tensor, "n"]:

@@ -31,8 +31,10 @@ def training_loss(
         labels: classes, 0 to c - 1; for the squared error also numbers in floating point, one per output: whole numbers
             are classes, and refused where they have the outputs' shape or there is one output, for which (n) suffices.
         loss: `cross_entropy`, `mse`, or a function from outputs and labels to one value per sample, such as
-            `functools.partial(torch.nn.functional.cross_entropy, reduction="none", label_smoothing=0.1)`. In a probe,
-            use `functools.partial(training_loss, loss="mse")`.
+            `functools.partial(torch.nn.functional.cross_entropy, reduction="none", label_smoothing=0.1)`. The mean is
+            over all n samples: where training's is torch's with class weights w, multiply by `n / w[labels].sum()` of
+            all samples, a constant; where it ignores labels, leave out their samples. In a probe, use
+            `functools.partial(training_loss, loss="mse")`.
     Returns:
         Of the named losses at least 0; unit: nats, or squared outputs.
     Raises:
