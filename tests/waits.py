@@ -43,6 +43,7 @@ ERRORS = {
     *("measure/fourier/_fourier_losses.py:_check_mask", "measure/fourier/_fourier_losses.py:_modulus"),
     "autodiff/_gauss_newton_operator.py:GaussNewtonOperator._require_derivatives",
     "autodiff/_loss_operator.py:LossOperator._require_symmetry",
+    "measure/posterior/_local_learning_coefficient.py:warn_of_steps",
     "measure/gradients/_gradient_disparity.py:_rescaled",
     *("_checks.py:some_of", "measure/_class_sums.py:finished", "probe/_samples.py:Samples.batches"),
 }

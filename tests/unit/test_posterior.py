@@ -2,6 +2,7 @@
 
 import copy
 import math
+import re
 import warnings
 from functools import partial
 
@@ -16,6 +17,7 @@ from gnomon.autodiff import _replicas
 from gnomon.errors import RangeError, UnsupportedModuleError
 from gnomon.linalg import generator_of
 from gnomon.measure._langevin import split_r_hat
+from gnomon.measure.posterior._local_learning_coefficient import warn_of_steps
 from gnomon.models import mlp
 from tests.drawn import normal
 from tests.foreign import foreign
@@ -25,10 +27,10 @@ KNOWN = {"chains": 2, "draws": 6, "burn_in": 0, "step_size": 1e-3}
 """Settings of chains that are not to be believed, only compared."""
 
 
-def regression(inputs=3, n=60):
+def regression(inputs=3, n=60, spread=1):
     """At its minimum, with the curvatures of the mean squared error."""
     x = normal(n, inputs) * torch.linspace(1, 2, inputs, dtype=torch.float64)
-    y = x.sum(1, keepdim=True) + normal(n, 1, seed=1)
+    y = x.sum(1, keepdim=True) + spread * normal(n, 1, seed=1)
     layer = nn.Linear(inputs, 1, bias=False).double()
     layer.weight.data = torch.linalg.lstsq(x, y).solution.mT.contiguous()
     return layer, x, y, torch.linalg.eigvalsh(2 * x.mT @ x / n)
@@ -107,6 +109,38 @@ class Crossing(nn.Module):
 
     def forward(self, x):
         return self.factors.prod() * x
+
+
+@pytest.mark.unchecked
+def test_batches_whose_noise_is_most_of_the_coefficient_are_said():
+    """Residuals of 10 in place of 1, with the variance that batches of 128 add to that of the chains."""
+    n, draws = 2000, {"loss": "mse", "chains": 16, "draws": 1000, "burn_in": 400}
+    layer, x, y, curvatures = regression(n=n, spread=10)
+    with pytest.warns(RuntimeWarning, match=r"at most a third of the estimate .* pass batch=len\(x\), or if") as told:
+        found = gnomon.local_learning_coefficient(layer, x, y, batch=128, **draws)
+    bends, axes = n / math.log(n) * curvatures, torch.linalg.eigh(x.mT @ x).eigenvectors
+    slopes = n / math.log(n) * 2 * (layer(x) - y).detach() * x @ axes
+    noise = found.step_size / 4 * slopes.square().mean(0) / 128
+    size = found.step_size / 4 * (bends + 100)
+    coefficients = (1 + noise) * bends / (bends + 100) / (1 - size) / 2
+    assert_within(found.estimate, coefficients.sum(), 0.1 * coefficients.sum())
+    assert coefficients.sum() > 10  # in place of 1.5
+    added = noise / 2 + found.step_size / 4 * bends * coefficients
+    said = re.search(r"got (.*) of (.*)\. Scale", str(told[0].message))
+    assert float(said[1]) == pytest.approx(float(added.sum()), rel=0.1)
+    assert float(said[2]) == pytest.approx(float(found.estimate.value), rel=1e-2)
+    with warnings.catch_warnings(action="error"):
+        gnomon.local_learning_coefficient(layer, x, y, batch=n, **draws)
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "added", "told"), [(9, 2, 4, 1), (-9, 2, 4, 1), (9, 5, 4, 0), (9, 1, 2.9, 0)]
+)
+def test_what_steps_add_is_said_where_it_is_large_beside_the_estimate_and_its_error(value, error, added, told):
+    with warnings.catch_warnings(record=True) as raised:
+        warnings.simplefilter("always")
+        warn_of_steps(*map(torch.tensor, (float(value), float(error), float(added))))
+    assert len(raised) == told
 
 
 def test_where_two_lines_of_minima_cross_it_is_that_of_the_integral():

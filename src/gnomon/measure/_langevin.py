@@ -67,8 +67,12 @@ class Langevin:
     batch: int
     seed: int
 
-    def run(self, rise: Rise) -> tuple[Float[Tensor, "k s"], Float[Tensor, ""]]:
-        """The rise by chain and step, and the step size."""
+    def run(self, rise: Rise) -> tuple[Float[Tensor, "k s"], Float[Tensor, "k s"], Float[Tensor, ""]]:
+        r"""By chain and step the rise, and what finite steps add to the coefficient; and the step size.
+
+        Where chains have come to rest, the mean of $\|w - w^*\|^2$ stays the same from step to step: of a quadratic
+        loss without pull, twice the coefficient is p plus $\frac\epsilon4$ times the mean of $\|n\beta\nabla L_B\|^2$.
+        """
         # Drawn on the CPU in single precision: the same numbers on every device, in every precision.
         generator = generator_of(int(self.seed))
         start, n = rise.replicas.start, len(rise.x)
@@ -82,12 +86,14 @@ class Langevin:
             return normal(self.chains, len(start), generator=generator, like=start)
 
         size = self._fitting(rise, draw(), noise()) if self.step_size is None else start.new_tensor(self.step_size)
-        points, rises = start.expand(self.chains, -1), start.new_empty(self.chains, self.steps)
+        points = start.expand(self.chains, -1)
+        rises, added = start.new_empty(2, self.chains, self.steps)
         for step in range(self.steps):
             rises[:, step], gradient = rise.at(points, draw())
+            added[:, step] = size / 8 * (self.n_beta * gradient).square().sum(1)
             force = self.n_beta * gradient + self.localisation * (points - start)
             points = points - size / 2 * force + size.sqrt() * noise()
-        return rises, size
+        return rises, added, size
 
     def _fitting(self, rise: Rise, rows: Int[Tensor, "k m"], towards: Float[Tensor, "k p"]) -> Float[Tensor, ""]:
         """A quarter of the inverse of the largest curvature; a chain is stable up to four times that inverse.

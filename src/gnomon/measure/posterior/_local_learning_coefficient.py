@@ -18,6 +18,8 @@ from gnomon.measure._losses import Loss, formula_and_targets, sample_losses
 
 LEAST = 128
 """The smallest batch by default."""
+MOST = 1 / 3
+"""The share of the estimate that steps and batches may add: twice the 1/6 of a regression whose residuals are 1."""
 
 
 @dataclass(frozen=True)
@@ -94,10 +96,11 @@ def local_learning_coefficient(
     $\frac12\sum_i\frac{n\beta h_i}{(n\beta h_i + \gamma)(1 - \frac\epsilon4(n\beta h_i + \gamma))}$: half the number of
     directions with $n\beta h_i \gg \gamma$, and up to 1/15 more due to the default step size; still more if the loss
     curves most away from the start. Batches add noise along the steepest directions, little where $n\beta$ is no larger
-    than the batch, as by default: for linear regression with ten inputs and n = 50,000, batches of 128 give 18.8, the
-    default's 4,622 give 6.1, all samples 5.2. Beyond quadratic losses the coefficient of the theory is the limit of
-    large n and no pull: for $L = w_1^2w_2^2$, where it is 1/2, the mean above is 0.39 at $n\beta = 10^3$ and 0.43 at
-    $10^5$, with $\gamma = 1$.
+    than the batch, as by default, and the losses are about those of a likelihood: for linear regression with ten
+    inputs and n = 50,000, batches of 128 give 18.8, the default's 4,622 give 6.1, all samples 5.2; with residuals of 10
+    in place of 1, n = 2,000 and the default 37 in place of 4.6. Beyond quadratic losses the coefficient of the theory
+    is the limit of large n and no pull: for $L = w_1^2w_2^2$, where it is 1/2, the mean above is 0.39 at
+    $n\beta = 10^3$ and 0.43 at $10^5$, with $\gamma = 1$.
 
     Source:
         Lau et al., arXiv:2308.12108; the dynamics: Welling and Teh 2011. The formula of the update, and the temperature
@@ -138,7 +141,8 @@ def local_learning_coefficient(
     Cost: chains times (burn_in + draws + 11) forward and backward passes over a batch, with all chains together where
         that pays and torch.func supports the network, otherwise one after another; on one core and for a perceptron of
         7,400 parameters 0.4 s for 500 samples, 5 s for 50,000. Memory: several times the parameters for each chain.
-        Warns of chains that diverged, and of a `burn_in` below $1/(\epsilon\gamma)$.
+        Warns of chains that diverged, of a `burn_in` below $1/(\epsilon\gamma)$, and where steps and batches add more
+        than a third of the estimate, and more than its error.
     Example:
         >>> import torch, gnomon
         >>> x = torch.tensor([[1.0], [-1.0]]).repeat(50, 1)
@@ -175,19 +179,20 @@ def local_learning_coefficient(
             batch = max(LEAST, math.ceil(n_beta))
         piece = chunk_size(model, x, memory=max(1, budget_of(memory) // chains))
         langevin = Langevin(n_beta, localisation, step_size, chains, burn_in + draws, batch, seed)
-        above, size = langevin.run(Rise(Replicas(model, x, formula), x, targets, losses, piece))
-    return summary(above, losses.mean(), n_beta, localisation, burn_in, size)
+        above, added, size = langevin.run(Rise(Replicas(model, x, formula), x, targets, losses, piece))
+    return summary(above, added, losses.mean(), n_beta, localisation, burn_in, size)
 
 
 def summary(
     above: Float[Tensor, "k s"],
+    added: Float[Tensor, "k s"],
     start: Float[Tensor, ""],
     n_beta: float | int,
     localisation: float | int,
     burn_in: int,
     step_size: Float[Tensor, ""],
 ) -> LocalLearningCoefficient:
-    """The coefficient and diagnostics, from how far each chain's loss is above that at the start, step by step."""
+    """The coefficient and diagnostics, from each chain's rise and what its steps add, one by one."""
     whole = above.isfinite().all(1)
     kept = above[whole, burn_in:]
     if len(kept) < len(above):
@@ -205,9 +210,11 @@ def summary(
             "step_size of the result.",
         )
     by_chain = torch.where(whole, n_beta * above[:, burn_in:].mean(1), math.nan)
+    value, error = mean_and_error(by_chain[whole])
+    warn_of_steps(value, error, added[whole, burn_in:].mean())
     half = kept.shape[1] // 2
     return LocalLearningCoefficient(
-        Estimate(*mean_and_error(by_chain[whole]), torch.tensor(above.numel(), device=above.device)),
+        Estimate(value, error, torch.tensor(above.numel(), device=above.device)),
         by_chain,
         start + above,
         start,
@@ -217,6 +224,16 @@ def summary(
         split_r_hat(kept),
         step_size,
     )
+
+
+def warn_of_steps(value: Float[Tensor, ""], error: Float[Tensor, ""], added: Float[Tensor, ""]) -> None:
+    """Warns where a large share of the coefficient, which its error does not explain, is due to steps and batches."""
+    if added > torch.maximum(MOST * value.abs(), error):
+        warn(
+            f"local_learning_coefficient: expected at most a third of the estimate to come from the size of the steps "
+            f"and the noise of the batches, got {float(added):.3g} of {float(value):.3g}. Scale the targets of a "
+            f"squared error to residuals of 1, or pass batch=len(x), or if it is that, a smaller step_size."
+        )
 
 
 def mean_and_error(values: Float[Tensor, "k"]) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
