@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 import gnomon
 from gnomon import Probe
-from gnomon.errors import ShapeError
+from gnomon.errors import RangeError, ShapeError
 from gnomon.models import mlp
 from tests.drawn import normal
 
@@ -22,6 +22,8 @@ QUANTITIES = [
     gnomon.gradient_disparity,
     lambda *given, **settings: gnomon.fact_table(*given, weight_decay=0.1, **settings).residual,
 ]
+CHAINS = partial(gnomon.local_learning_coefficient, chains=2, draws=4, burn_in=0, step_size=1e-3, localisation=0)
+"""Of settings that are not to be believed."""
 
 
 def case():
@@ -81,3 +83,31 @@ def test_the_advice_for_a_mean_over_weights_or_some_labels_gives_that_mean():
         gradient = torch.cat([part.flatten() for part in torch.autograd.grad(of_torch, [*model.parameters()])])
         found = gnomon.batch_gradients(model, x[kept], labels[kept], loss=loss)
         torch.testing.assert_close(found.norm, gradient.norm())
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("quantity", [*QUANTITIES, CHAINS])
+def test_a_loss_that_depends_on_other_samples_or_on_parameters_is_refused(quantity):
+    """Chunks would be divided by their own weights; of a penalty the Gauss-Newton matrix and gradients saw nothing."""
+    model, x, labels = case()
+    single = partial(cross_entropy, reduction="none")
+    with pytest.raises(
+        RangeError, match=r"\(loss\): expected the loss of each sample by itself, got losses that change"
+    ):
+        quantity(model, x, labels, loss=lambda o, t: single(o, t, WEIGHTS) / WEIGHTS[t].mean())
+    with pytest.raises(RangeError, match=r"\(loss\): .* outputs and labels alone, got one that uses .* '0.weight'"):
+        quantity(model, x, labels, loss=lambda o, t: single(o, t) + model[0].weight.square().sum())
+
+
+@pytest.mark.parametrize("quantity", QUANTITIES)
+def test_a_loss_may_have_parameters_of_its_own_and_random_numbers(quantity):
+    model, x, labels = case()
+    temperature = torch.nn.Parameter(torch.tensor(2.0, dtype=torch.float64))
+    single = partial(cross_entropy, reduction="none")
+    own, fixed = (
+        quantity(model, x, labels, loss=lambda o, t, by=by: single(o / by, t))
+        for by in (temperature, temperature.detach())
+    )
+    own, fixed = (vars(each) if is_dataclass(each) else each for each in (own, fixed))
+    torch.testing.assert_close(own, fixed)
+    quantity(model, x, labels, loss=lambda o, t: single(o, t) * (1 + torch.rand(len(o))))

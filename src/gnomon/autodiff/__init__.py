@@ -17,11 +17,12 @@ from gnomon.autodiff._memory import chunk_size, require_whole, storage_of
 from gnomon.autodiff._observation import OBSERVATIONS, Layer, map_tapes, observation_bytes, observe, timed
 from gnomon.autodiff._parameter_jacobian import trainable
 from gnomon.autodiff._positions import IGNORED, Places, Positions, at_positions
+from gnomon.autodiff._randomness import differ
 from gnomon.autodiff._replacing import replacing
 from gnomon.autodiff._replicas import Replicas
 from gnomon.autodiff._run import Model, compiling, outputs_of, recorded
 from gnomon.autodiff._second_derivatives import require_second_derivative
-from gnomon.autodiff._tape import Call, Tape, forward
+from gnomon.autodiff._tape import Call, Tape, forward, uses_of
 from gnomon.autodiff._weight_path import by_patches, show_layers, weight_path, with_weight
 from gnomon.autodiff._zeros import spare_zeros
 
@@ -48,6 +49,7 @@ __all__ = [
     "centroid_velocity",
     "chunk_size",
     "compiling",
+    "differ",
     "entrance_weight",
     "features",
     "forward",
@@ -79,6 +81,7 @@ __all__ = [
     "storage_of",
     "timed",
     "trainable",
+    "uses_of",
     "vector_jacobian",
     "weight_of",
     "weight_path",

@@ -11,7 +11,8 @@ from gnomon._budget import budget_of
 from gnomon._precision import in_single, outside_inference
 from gnomon.autodiff import chunk_size, loss_gradient, scale_of_sum, trainable
 from gnomon.errors import EmptyError
-from gnomon.measure._losses import Loss, scaled_sum
+from gnomon.measure._losses import Loss, check_labelled, scaled_sum
+from gnomon.measure._separate_losses import require_separate_losses
 
 FEWEST = 3
 """The number of batches whose gradients are held whatever they take: with fewer there is no error estimate."""
@@ -42,11 +43,11 @@ class BatchSums:
             raise
 
     def _add(self, model: nn.Module, x: Shaped[Tensor, "n *d"], labels: Real[Tensor, "n *y"]) -> None:
-        _checks.samples(1, x=x, labels=labels)
-        _checks.finite(x=x)
+        check_labelled(x, labels)
         parameters = trainable(model, x)
         x, labels = outside_inference(x), outside_inference(labels)
         if not self._sums:
+            require_separate_losses(model, x, labels, self._loss)
             held = sum(parameter.nbytes for parameter in parameters.values())
             # They are held, stacked layer by layer, and subtracted from their mean.
             count = min(self._batches, max(FEWEST, self._budget // (4 * held)))

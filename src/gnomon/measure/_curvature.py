@@ -1,6 +1,7 @@
 """The curvature of a loss: its matrices as operators, and eigenvalues and traces from products with them."""
 
 from functools import partial
+from typing import TypeVar
 
 import torch
 from jaxtyping import Shaped
@@ -12,7 +13,8 @@ from gnomon.autodiff import RTOL, GaussNewtonOperator, LossOperator
 from gnomon.errors import RangeError
 from gnomon.linalg import Estimate, generator_of, lanczos, normal, size_of, student
 from gnomon.measure._estimates import Accuracy, warn_if_inaccurate
-from gnomon.measure._losses import Loss, single_losses
+from gnomon.measure._losses import Loss, check_labelled, single_losses
+from gnomon.measure._separate_losses import require_separate_losses
 
 FEW = 64
 """The products that are allowed for a trace where no accuracy is requested."""
@@ -22,6 +24,7 @@ BLOCK = 8
 """The number of random vectors between two checks of the error."""
 Matrix = LossOperator | GaussNewtonOperator
 """One of the two, as an operator."""
+M = TypeVar("M", LossOperator, GaussNewtonOperator)
 
 
 def hessian(
@@ -32,21 +35,28 @@ def hessian(
     Raises:
         ShapeError, EmptyError, RangeError, UnsupportedModuleError: if network, samples, labels and loss do not match.
     """
-    _check(x, labels)
-    return LossOperator(model, x, labels, partial(single_losses, loss), memory=_half(memory))
+    return _matrix(LossOperator, model, x, labels, loss, memory)
 
 
 def gauss_newton(
     model: nn.Module, x: Shaped[Tensor, "n *d"], labels: Shaped[Tensor, "n *y"], loss: Loss, memory: int | None
 ) -> GaussNewtonOperator:
     """The Gauss-Newton matrix of the mean loss; raises as `hessian`."""
-    _check(x, labels)
-    return GaussNewtonOperator(model, x, labels, partial(single_losses, loss), memory=_half(memory))
+    return _matrix(GaussNewtonOperator, model, x, labels, loss, memory)
 
 
-def _check(x: Shaped[Tensor, "n *d"], labels: Shaped[Tensor, "n *y"]) -> None:
-    _checks.samples(1, x=x, labels=labels)
-    _checks.finite(x=x)
+def _matrix(
+    kind: type[M],
+    model: nn.Module,
+    x: Shaped[Tensor, "n *d"],
+    labels: Shaped[Tensor, "n *y"],
+    loss: Loss,
+    memory: int | None,
+) -> M:
+    check_labelled(x, labels)
+    matrix = kind(model, x, labels, partial(single_losses, loss), memory=_half(memory))
+    require_separate_losses(model, x, labels, loss)
+    return matrix
 
 
 def eigenvalues(name: str, matrix: Matrix, k: int, accuracy: Accuracy, memory: int | None) -> Estimate:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Literal
 
-from jaxtyping import Float, Int, Real
+from jaxtyping import Float, Int, Real, Shaped
 from torch import Tensor
 from torch.nn import functional
 
@@ -21,6 +21,12 @@ TARGETS = (
     "'mse', with one value per sample."
 )
 """The advice where labels are no classes, of what takes a loss."""
+
+
+def check_labelled(x: Shaped[Tensor, "n *d"], labels: Shaped[Tensor, "n *y"]) -> None:
+    """Raises unless these are finite samples, and as many labels or targets, of any kind."""
+    _checks.samples(1, x=x, labels=labels)
+    _checks.finite(x=x)
 
 
 def sample_losses(loss: Loss, logits: Float[Tensor, "n c"], labels: Real[Tensor, "n *y"]) -> Float[Tensor, "n"]:

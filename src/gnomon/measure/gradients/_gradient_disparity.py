@@ -12,8 +12,9 @@ from gnomon.autodiff import chunk_size, loss_gradient, scale_of_sum, trainable
 from gnomon.errors import RangeError
 from gnomon.linalg import Estimate, largest
 from gnomon.measure._jackknife import half_width
-from gnomon.measure._losses import Loss, scaled_sum, single_losses
+from gnomon.measure._losses import Loss, check_labelled, scaled_sum, single_losses
 from gnomon.measure._parameters import alike
+from gnomon.measure._separate_losses import require_separate_losses
 
 
 @full_precision
@@ -84,9 +85,9 @@ def gradient_disparity(
         _checks.whole_number("batch", batch, fewest, optional=True),
         _checks.whole_number("seed", seed),
     )
-    _checks.samples(1, x=x, labels=labels)
-    _checks.finite(x=x)
+    check_labelled(x, labels)
     parameters = trainable(model, x)
+    require_separate_losses(model, x, labels, loss)
     x, labels = outside_inference(x), outside_inference(labels)
     chunk = chunk_size(model, x, memory=memory)
     each = len(x) // batches if batch is None else int(batch)

@@ -13,7 +13,8 @@ from gnomon.autodiff import chunk_size, loss_gradient, scale_of_sum, trainable
 from gnomon.errors import EmptyError
 from gnomon.linalg import Dense, Factored, psd_root
 from gnomon.measure._correlation import correlation, root_of, weight_gram
-from gnomon.measure._losses import Loss, scaled_sum
+from gnomon.measure._losses import Loss, check_labelled, scaled_sum
+from gnomon.measure._separate_losses import require_separate_losses
 
 TRANSPOSED = (nn.Embedding, nn.EmbeddingBag, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 """Layers that store the transpose of what their input is multiplied with."""
@@ -104,11 +105,11 @@ def fact_table(
         (tensor([0.], dtype=torch.float64), tensor([1.], dtype=torch.float64))
     """
     _checks.settings(_checks.at_least_0("weight_decay", weight_decay))
-    _checks.samples(1, x=x, labels=labels)
-    _checks.finite(x=x)
+    check_labelled(x, labels)
     weights = {name: part for name, part in trainable(model, x).items() if part.ndim > 1 and part.numel() > 0}
     if not weights:
         raise EmptyError("model", "a weight of two axes or more that requires gradients", "none", "Pass another.")
+    require_separate_losses(model, x, labels, loss)
     x, labels = outside_inference(x), outside_inference(labels)
     size = chunk_size(model, x, memory=memory)
     gradients = loss_gradient(model, weights, x, labels, partial(scaled_sum, loss), size, create_graph=False)

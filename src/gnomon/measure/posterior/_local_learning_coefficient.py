@@ -15,6 +15,7 @@ from gnomon.autodiff import Replicas, chunk_size, observe
 from gnomon.linalg import Estimate, student
 from gnomon.measure._langevin import Langevin, Rise, split_r_hat
 from gnomon.measure._losses import Loss, formula_and_targets, sample_losses
+from gnomon.measure._separate_losses import require_separate_losses
 
 LEAST = 128
 """The smallest batch by default."""
@@ -173,6 +174,7 @@ def local_learning_coefficient(
         logits = in_single(logits)
         formula, targets = formula_and_targets(loss, logits, labels)
         losses = sample_losses(loss, logits, labels)
+        require_separate_losses(model, x, labels, loss)
         if n_beta is None:
             n_beta = len(x) / max(1.0, math.log(len(x)))
         if batch is None:  # at a lower temperature the noise of smaller batches would be larger than the chains' own

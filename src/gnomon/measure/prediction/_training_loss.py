@@ -33,7 +33,8 @@ def training_loss(
         loss: `cross_entropy`, `mse`, or a function from outputs and labels to one value per sample, such as
             `functools.partial(torch.nn.functional.cross_entropy, reduction="none", label_smoothing=0.1)`. The mean is
             over all n samples: where training's is torch's with class weights w, multiply by `n / w[labels].sum()` of
-            all samples, a constant; where it ignores labels, leave out their samples. In a probe, use
+            all samples, a constant; where it ignores labels, leave out their samples. What differentiates a loss in the
+            parameters refuses one that uses these, or that changes with the samples beside a sample. In a probe, use
             `functools.partial(training_loss, loss="mse")`.
     Returns:
         Of the named losses at least 0; unit: nats, or squared outputs.
