@@ -1,11 +1,13 @@
 """Networks that others write: whatever the memory, what plain autograd gives of two equal samples; unharmed."""
 
 from contextlib import suppress
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 import gnomon
 from gnomon.autodiff._single_steps import in_single_steps
@@ -120,10 +122,13 @@ DERIVED = {
 }
 
 
+@pytest.mark.parametrize("reentrant", [False, True])
 @pytest.mark.parametrize("name", DERIVED)
-def test_what_a_checkpoint_would_compute_again_has_the_same_derivatives(name, monkeypatch):
-    """Later, with other kernels, torch would refuse it."""
+def test_what_a_checkpoint_would_compute_again_has_the_same_derivatives(name, reentrant, monkeypatch):
+    """Later, with other kernels, torch would refuse it; where it is reentrant, at once."""
     model, x = foreign("checkpointed")
+    again = partial(checkpoint, use_reentrant=reentrant)
+    monkeypatch.setattr("tests.foreign.checkpoint", lambda part, x, use_reentrant: again(part, x))
     found = DERIVED[name](model, x)
     monkeypatch.setattr("tests.foreign.checkpoint", lambda part, x, use_reentrant: part(x))
     torch.testing.assert_close(found, DERIVED[name](model, x))

@@ -340,7 +340,6 @@ class Checkpointed(nn.Module):
 WITHOUT = {
     "HardsigmoidBackward0. Take torch.clamp(x / 6 + 0.5, 0, 1).": lambda: nn.Hardsigmoid(),
     "CdistBackward0. Take torch.linalg.vector_norm(x[:, None] - z, dim=2).": Distances,
-    "CheckpointFunctionBackward. Checkpoint with use_reentrant=False.": lambda: Checkpointed(True),
 }
 
 
@@ -367,11 +366,12 @@ def test_what_is_not_on_the_way_from_x_needs_no_second_derivative():
     torch.testing.assert_close(found, wanted)
 
 
+@pytest.mark.parametrize("reentrant", [False, True])
 @pytest.mark.parametrize("settings", [{}, {"estimator": "exact"}, {"fraction": 0.5}], ids=str)
-def test_checkpoints_that_are_not_reentrant_change_nothing(settings):
+def test_checkpoints_change_nothing(settings, reentrant):
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = Checkpointed(False).double()
+        model = Checkpointed(reentrant).double()
     plain, x = nn.Sequential(model.first, nn.Tanh(), model.last), torch.ones(4, 6, dtype=torch.float64)
     values = [
         GrokAlign(1.0, generator=torch.Generator().manual_seed(0), **settings)(network, x) for network in (model, plain)

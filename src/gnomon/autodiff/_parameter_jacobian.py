@@ -131,6 +131,8 @@ def standing_in(model: nn.Module, parameters: Mapping[str, Tensor], values: Mapp
     try:
         for module, name, parameter in held:
             module._parameters[name] = value_of[id(parameter)]  # type: ignore[assignment]
+            if isinstance(module, nn.Embedding | nn.EmbeddingBag):
+                module.sparse = False  # values are parts of a vector, or mapped over
         yield
     finally:
         for module, name, parameter in held:
@@ -196,4 +198,9 @@ def vector_parameter_jacobian(
     products = torch.autograd.grad(
         logits, list(parameters.values()), v, retain_graph=True, create_graph=create_graph, materialize_grads=True
     )
-    return dict(zip(parameters, products, strict=True))
+    return dict(zip(parameters, map(dense, products), strict=True))
+
+
+def dense(gradient: Tensor) -> Tensor:
+    """A gradient with all its entries: that of an embedding may be sparse."""
+    return gradient.to_dense() if gradient.is_sparse else gradient

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from gnomon._budget import budget_of
 from gnomon._precision import single
 from gnomon.autodiff._memory import chunk_size
-from gnomon.autodiff._parameter_jacobian import differentiable, trainable
+from gnomon.autodiff._parameter_jacobian import dense, differentiable, trainable
 from gnomon.autodiff._second_derivatives import differentiating_again, require_second
 from gnomon.autodiff._single_steps import in_single_steps
 
@@ -76,9 +76,10 @@ class ParameterVectors:
         Raises:
             UnsupportedModuleError: if torch reports that they cannot.
         """
-        parts = torch.autograd.grad(of, [*self.parameters.values()], v, create_graph=True, materialize_grads=True)
+        found = torch.autograd.grad(of, [*self.parameters.values()], v, create_graph=True, materialize_grads=True)
+        parts = [*map(dense, found)]
         require_second(torch.stack([part.sum().to(self.like) for part in parts]).sum())
-        return list(parts)
+        return parts
 
 
 def second(along: Sequence[Tensor], at: Sequence[Tensor], v: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -92,7 +93,7 @@ def second(along: Sequence[Tensor], at: Sequence[Tensor], v: Sequence[Tensor]) -
         return tuple(map(torch.zeros_like, at))
     along, v = zip(*pairs, strict=True)
     with differentiating_again():
-        return torch.autograd.grad(along, at, v, retain_graph=True, materialize_grads=True)
+        return tuple(map(dense, torch.autograd.grad(along, at, v, retain_graph=True, materialize_grads=True)))
 
 
 class Chunks(Generic[T]):

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float, Shaped
@@ -14,6 +15,7 @@ from gnomon import _checks
 from gnomon.errors import ShapeError, UnsupportedModuleError
 
 Model = nn.Module | Callable[[Tensor], Tensor]
+R = TypeVar("R")
 
 
 def run(model: Model, x: Shaped[Tensor, "n *d"]) -> Float[Tensor, "n c"]:
@@ -88,13 +90,24 @@ def compiling() -> bool:
 
 @contextmanager
 def without_checkpoints() -> Iterator[None]:
-    """Inside, checkpoints that are not reentrant keep what they would compute again in each backward pass.
+    """Inside, checkpoints keep what they would compute again in each backward pass.
 
-    That comes after the contexts in which the network ran have ended, and would compute it with other kernels.
+    That comes after the contexts in which the network ran have ended, and would compute it with other kernels; where a
+    checkpoint is reentrant, `autograd.grad` refuses it.
     """
-    before = checkpoint._checkpoint_hook
+    before = checkpoint._checkpoint_hook, checkpoint.CheckpointFunction
     try:
         checkpoint._checkpoint_hook = nullcontext  # type: ignore[misc, assignment]
+        checkpoint.CheckpointFunction = _Kept  # type: ignore[misc, assignment]
         yield
     finally:
-        checkpoint._checkpoint_hook = before  # type: ignore[misc]
+        checkpoint._checkpoint_hook, checkpoint.CheckpointFunction = before  # type: ignore[misc]
+
+
+class _Kept:
+    """In place of the autograd function of reentrant checkpoints."""
+
+    @staticmethod
+    def apply(function: Callable[..., R], _: object, *given: object) -> R:
+        """What the checkpointed part gives."""
+        return function(*given)

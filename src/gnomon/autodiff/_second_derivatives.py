@@ -22,7 +22,6 @@ ONE_DERIVATIVE = {
     **dict.fromkeys(("CdistBackward0", "PdistBackward0"), DISTANCE),
     "HardsigmoidBackward0": "Take torch.clamp(x / 6 + 0.5, 0, 1)",
     "CudnnRnnBackward0": "Run model(x) inside torch.backends.cudnn.flags(enabled=False)",
-    "CheckpointFunctionBackward": "Checkpoint with use_reentrant=False",
 }
 """The nodes that torch differentiates only once, some of which report it too late, and what to do instead."""
 ONCE = {once_differentiable(lambda ctx: None).__code__, once("")(lambda ctx: None).__code__}

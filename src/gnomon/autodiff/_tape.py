@@ -84,19 +84,9 @@ class Tape:
         """
         product = None
         if self.logits.requires_grad:
-            try:
-                (product,) = torch.autograd.grad(
-                    self.logits, self.x, v, retain_graph=True, create_graph=self.create_graph, allow_unused=True
-                )
-            except RuntimeError as error:
-                if "use_reentrant=True" not in str(error):
-                    raise
-                raise UnsupportedModuleError(
-                    "model",
-                    "layers that can be differentiated in x alone",
-                    "a reentrant checkpoint",
-                    "Checkpoint with use_reentrant=False.",
-                ) from error
+            (product,) = torch.autograd.grad(
+                self.logits, self.x, v, retain_graph=True, create_graph=self.create_graph, allow_unused=True
+            )
         if product is None:
             raise UnsupportedModuleError(
                 "model",

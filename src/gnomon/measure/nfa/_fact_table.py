@@ -116,7 +116,7 @@ def fact_table(
     share = scale_of_sum(len(x)) / len(x)
     rows = []
     for name, part in gradients.items():
-        gradient = share * part.to_dense().double()  # that of a sparse embedding is sparse
+        gradient = share * part.double()
         weight, pull = (_multiplying(model, name, own) for own in (weights[name].detach().double(), -gradient))
         rows.append(_row(weight, pull, weight_decay))
     return FACTTable(tuple(weights), *torch.stack(rows, dim=1))
