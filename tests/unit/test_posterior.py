@@ -295,6 +295,20 @@ def test_a_parameter_that_chains_cannot_move_is_named():
     assert (gnomon.local_learning_coefficient(model, x, labels, **KNOWN).losses.diff() != 0).all()
 
 
+@pytest.mark.bad_input
+@pytest.mark.parametrize("kind", [nn.Embedding, nn.EmbeddingBag])
+def test_an_embedding_that_limits_norms_is_refused_if_it_can_move(kind):
+    tokens, labels = torch.arange(80).view(40, 2) % 5, torch.arange(40) % 3
+    model = nn.Sequential(kind(5, 3, max_norm=0.5), nn.Flatten(), nn.LazyLinear(3))
+    model(tokens)
+    with pytest.raises(
+        UnsupportedModuleError, match=rf"got {kind.__name__} '0' limiting norms in place\. Set its max_"
+    ):
+        gnomon.local_learning_coefficient(model, tokens, labels, **KNOWN)
+    model[0].weight.requires_grad_(False)
+    gnomon.local_learning_coefficient(model, tokens, labels, **KNOWN)
+
+
 def test_parameters_without_gradients_stay():
     layer, x, y, _ = regression()
     model = nn.Sequential(layer, nn.Linear(1, 1).double())

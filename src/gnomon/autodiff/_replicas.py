@@ -36,12 +36,13 @@ class Replicas:
         vectors: the position of each parameter in a vector.
         start: the current parameters, as a vector.
     Raises:
-        UnsupportedModuleError: if samples mix, or nothing is trainable; by `gradients`, if the network uses a parameter
-            by another reference than that of the module that holds it.
+        UnsupportedModuleError: if samples mix, nothing is trainable, or a pass limits the norms of an embedding; by
+            `gradients`, if the network uses a parameter by another reference than that of the module that holds it.
     """
 
     def __init__(self, model: nn.Module, x: Shaped[Tensor, "n *d"], losses: Callable[[Tensor, Tensor], Tensor]) -> None:
         self.vectors = ParameterVectors.of(model, x)
+        _require_free_norms(model)
         self.start = self.vectors.joined([*self.vectors.parameters.values()])
         self._model, self._losses = model, losses
         self._chosen: At | None = None
@@ -94,6 +95,19 @@ class Replicas:
         with standing_in(self._model, parameters, values):
             logits = run(self._model, x)
         return self._losses(in_single(logits), targets)
+
+
+def _require_free_norms(model: nn.Module) -> None:
+    """Raises UnsupportedModuleError if a pass limits norms in place, which it cannot at a part of a point."""
+    for name, module in model.named_modules():
+        embeds = isinstance(module, nn.Embedding | nn.EmbeddingBag)
+        if embeds and module.max_norm is not None and module.weight.requires_grad:
+            raise UnsupportedModuleError(
+                "model",
+                "parameters that a forward pass leaves as they are",
+                f"{type(module).__name__} {name!r} limiting norms in place",
+                "Set its max_norm to None, or freeze its weight.",
+            )
 
 
 def derived(at: At, points: Tensor, x: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
