@@ -36,7 +36,7 @@ ERRORS = {
     ),
     *("autodiff/_jacobian_operator.py:TapeProducts._multiply", "autodiff/_parameter_jacobian.py:agree"),
     "autodiff/_parameter_products.py:multiplier",
-    *("autodiff/_layer_gradients.py:_require_finite", "autodiff/_replicas.py:agree"),
+    *("autodiff/_layer_gradients.py:_require_finite", "autodiff/_replicas.py:close"),
     *("steer/_input_noise.py:InputNoise.load_state_dict", "probe/_outputs.py:normalised"),
     *("measure/_estimates.py:warn_if_inaccurate", "steer/_parameters.py:first_nonfinite", "steer/_sam.py:SAM.uphill"),
     "steer/_weight_norm_constraint.py:WeightNormConstraint._now",
@@ -90,7 +90,7 @@ SIZES = {
     ),
     "measure/parameters/_heavy_tails.py:_eigenvalues",
     *("measure/features/_intrinsic_dimension.py:_distinct", "measure/features/_intrinsic_dimension.py:_two_nearest"),
-    "probe/_sequences.py:rows_of",
+    "probe/_sequences.py:by_position",
     "measure/posterior/_local_learning_coefficient.py:summary",
 }
 """How many samples, pieces or corners are left."""

@@ -10,7 +10,7 @@ from scipy.special import stdtrit
 
 from gnomon.linalg import Krylov, SquaredNorm, interval, krylov, share_of, squared_norm
 from gnomon.linalg._squared_norm import BLOCK
-from gnomon.measure._estimates import WORTH, Accuracy, FirstAndNorm, root_of, squared_norm_of
+from gnomon.measure._estimates import WORTH, Accuracy, FirstAndNorm, norm_from_square, squared_norm_of
 from gnomon.measure._stacked import first_and_norm_of_all, squared_norm_of_all
 from tests.drawn import normal, orthogonal
 from tests.unit.test_agop_estimates import products
@@ -153,10 +153,12 @@ def test_what_follows_from_an_interval():
     found = by_hand([4.0, 4.0], [1.0, 3.0], [9.0, 25.0])
     torch.testing.assert_close(found.relative(), torch.tensor([3.0, 5.25]))
     assert by_hand([0.0, 4.0], [0.0, 4.0], [0.0, 4.0]).relative().tolist() == [0, 0]
-    root = root_of(found)
+    root = norm_from_square(found)
     torch.testing.assert_close(root.value, torch.tensor([6.0, 6.0]))
     torch.testing.assert_close(root.error, torch.tensor([3.0, 9.0]))
-    torch.testing.assert_close(root_of(by_hand([4.0, 4.0], [1.0, 3.0], [5.0, 5.0])).error[0], torch.tensor(3.0))
+    torch.testing.assert_close(
+        norm_from_square(by_hand([4.0, 4.0], [1.0, 3.0], [5.0, 5.0])).error[0], torch.tensor(3.0)
+    )
     assert root.passes.tolist() == [8, 16]
     assert Accuracy.of(0.5, None, 0).of_squares == 1.25  # (3/2)² - 1
     assert Accuracy.of(0.5, None, 0).passes == 256

@@ -232,10 +232,10 @@ def require_samples_in_order(
                 f"a {type(layer).__name__} whose input has {lengths[0]} rows, however many samples there are",
                 "Choose another, or put the samples first, as by batch_first.",
             )
-    forth, back = (rows_of(some, few), rows_of(some, inputs_of(model, reverse, layers)))
+    forth, back = (with_rows_of(some, few), with_rows_of(some, inputs_of(model, reverse, layers)))
     wrong = [k for k, (one, other) in enumerate(zip(forth, back, strict=True)) if moved(one, other)]
     # A network with state differs from itself.
-    if wrong and not any(map(differ, chain(*forth), chain(*rows_of(some, inputs_of(model, some, layers))))):
+    if wrong and not any(map(differ, chain(*forth), chain(*with_rows_of(some, inputs_of(model, some, layers))))):
         require_one_function(model, x)
         raise UnsupportedModuleError(
             argument,
@@ -245,7 +245,7 @@ def require_samples_in_order(
         )
 
 
-def rows_of(x: Shaped[Tensor, "n *d"], inputs: Sequence[Sequence[Tensor]]) -> list[list[Shaped[Tensor, "n *p"]]]:
+def with_rows_of(x: Shaped[Tensor, "n *d"], inputs: Sequence[Sequence[Tensor]]) -> list[list[Shaped[Tensor, "n *p"]]]:
     """Those inputs of each layer that have as many rows as there are samples."""
     return [[each for each in own if len(each) == len(x)] for own in inputs]
 

@@ -81,7 +81,7 @@ def parameter_jacobian(
         plain = vector_parameter_jacobian(logits, parameters, v, create_graph=False)
     del logits
     try:
-        blocks = mapped(model, parameters, x)
+        blocks = jacobians_by_vmap(model, parameters, x)
     except torch.OutOfMemoryError:
         raise
     except (RuntimeError, ValueError, TypeError, LookupError):
@@ -92,7 +92,7 @@ def parameter_jacobian(
     return blocks
 
 
-def mapped(
+def jacobians_by_vmap(
     model: nn.Module, parameters: Mapping[str, Tensor], x: Shaped[Tensor, "n *d"]
 ) -> list[Float[Tensor, "n c _"]]:
     """The Jacobians of all samples at once."""

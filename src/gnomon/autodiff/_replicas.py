@@ -77,7 +77,7 @@ class Replicas:
         # torch.func cannot handle the network.
         with suppress(RuntimeError, ValueError, TypeError, LookupError):
             mapped = derived(self._together, points, x, targets)
-            if all(map(agree, (part[0] for part in mapped), (part[0] for part in plain))):
+            if all(map(close, (part[0] for part in mapped), (part[0] for part in plain))):
                 return self._together
         return self._apart
 
@@ -118,7 +118,7 @@ def derived(at: At, points: Tensor, x: Tensor, targets: Tensor) -> tuple[Tensor,
     return losses.detach(), gradient
 
 
-def agree(one: Tensor, other: Tensor) -> bool:
+def close(one: Tensor, other: Tensor) -> bool:
     """Whether two results are equal up to rounding."""
     error = torch.linalg.vector_norm(one - other)
     return bool(error <= torch.finfo(one.dtype).eps ** 0.5 * torch.linalg.vector_norm(other))

@@ -85,8 +85,8 @@ def norm_of(jacobian: JacobianOperator, accuracy: Accuracy) -> Estimate:
     def estimate(products: Products, _: slice) -> Estimate:
         known = jacobian.known.get((accuracy, products.first))
         if known is not None and (known.norm.relative() <= accuracy.of_squares).all():
-            return root_of(known.norm)
-        return root_of(squared_norm_of(products, accuracy))
+            return norm_from_square(known.norm)
+        return norm_from_square(squared_norm_of(products, accuracy))
 
     jacobian.require_unchanged()
     if accuracy not in jacobian.known:
@@ -203,7 +203,7 @@ def first_values(products: Products, k: int, accuracy: Accuracy) -> Estimate:
     return Estimate(known.values, known.errors, known.passes)
 
 
-def root_of(norm: SquaredNorm) -> Estimate:
+def norm_from_square(norm: SquaredNorm) -> Estimate:
     """The norm itself, with its error."""
     value = norm.value.sqrt()
     error = torch.maximum(norm.high.sqrt() - value, value - norm.low.sqrt())

@@ -30,12 +30,14 @@ def parts_of_loss(
     best, best_offset = fitted(class_moments, weight_decay, with_bias=bias is not None)
     # In float64 throughout: outputs at large means are differences of large numbers.
     class_moments, weight, offset = in_float64(class_moments), weight.double(), offset.double()
-    nc1 = spread(best, best_offset, class_moments, weight_decay)
+    nc1 = loss_about_means(best, best_offset, class_moments, weight_decay)
     nc23 = at_means(best, best_offset, class_moments, one_hot=True)
     away, offset_away = weight - best, offset - best_offset
-    deviation = spread(away, offset_away, class_moments, weight_decay)
+    deviation = loss_about_means(away, offset_away, class_moments, weight_decay)
     deviation = deviation + at_means(away, offset_away, class_moments, one_hot=False)
-    total = spread(weight, offset, class_moments, weight_decay) + at_means(weight, offset, class_moments, one_hot=True)
+    total = loss_about_means(weight, offset, class_moments, weight_decay) + at_means(
+        weight, offset, class_moments, one_hot=True
+    )
     parts = nc1, nc23, nc1 + nc23, deviation, total
     _checks.held("classifier", "a loss", parts[-1].to(dtype))
     return tuple(part.to(dtype) for part in parts)
@@ -231,7 +233,7 @@ def decays(weight_decay: float | int) -> None:
     _checks.settings(_checks.at_least_0("weight_decay", weight_decay))
 
 
-def spread(weight: Tensor, offset: Tensor, class_moments: ClassMoments, weight_decay: float | int) -> Tensor:
+def loss_about_means(weight: Tensor, offset: Tensor, class_moments: ClassMoments, weight_decay: float | int) -> Tensor:
     """Half the mean squared output around the class means, plus the weight decay."""
     within = class_moments.within.variances(weight).sum() / class_moments.n
     return (within + weight_decay * (weight.square().sum() + offset.square().sum())) / 2

@@ -23,7 +23,7 @@ from gnomon.probe._eval_mode import advice_on_gradients, in_eval_mode
 from gnomon.probe._outputs import of_jacobian, warn_of_probabilities
 from gnomon.probe._plan import Plan, Quantity, presentable
 from gnomon.probe._samples import JOINED, Samples
-from gnomon.probe._sequences import naming_ignored, of_one_position, of_several, rows_of, several
+from gnomon.probe._sequences import by_position, naming_ignored, of_one_position, of_several, several
 from gnomon.probe._side_effects import reporting_side_effects
 from gnomon.probe._wrapped import device_of, has_shapes
 
@@ -125,7 +125,7 @@ class Trial:
 
     def _take_rows(self, positions: Positions) -> None:
         its: dict[str, Any] = {name: self.known.pop(name) for name in self.plan.observed if name in self.known}
-        seen = rows_of(its, self.some.get("labels"), positions)
+        seen = by_position(its, self.some.get("labels"), positions)
         self.known.update(seen if len(seen["logits"]) > 0 else {})
 
     def _compute(self, name: str) -> None:

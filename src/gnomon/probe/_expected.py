@@ -53,7 +53,7 @@ class ExpectedCost:
         return f"{self.samples:,} samples{outputs}{way}: about {seconds} s{memory}"
 
 
-def together(costs: Iterable[ExpectedCost]) -> ExpectedCost:
+def joint_cost(costs: Iterable[ExpectedCost]) -> ExpectedCost:
     """The cost of all splits, which are read one after another."""
     costs = list(costs)
     known = [cost.memory for cost in costs if cost.memory is not None]

@@ -24,7 +24,7 @@ from gnomon.probe._html import table
 from gnomon.probe._merged_rows import MergedRows
 from gnomon.probe._names import about_in, chosen, logarithmic, quantities
 from gnomon.probe._reading import Reading
-from gnomon.probe._rows import Row, column, line_of, names_in, row_in, row_of, rows_of, rows_to_continue
+from gnomon.probe._rows import Row, column, line_of, names_in, row_in, row_of, rows_in_file, rows_to_continue
 from gnomon.probe._text import in_words
 from gnomon.probe._verdict_of import TRAIN, VALIDATION, verdict_of
 
@@ -103,7 +103,7 @@ class History:
                 names.
         """
         history = cls()
-        history._extend(rows_of(Path(path), arm))
+        history._extend(rows_in_file(Path(path), arm))
         return history
 
     @within("History")

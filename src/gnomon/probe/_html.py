@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from gnomon._words import number
-from gnomon.probe._table import Course, Row, heights, rows_by_quantity, span
+from gnomon.probe._table import Course, TableRow, heights, rows_by_quantity, span
 
 if TYPE_CHECKING:
     from gnomon.probe._history import History
@@ -74,7 +74,7 @@ def table(title: str, histories: Mapping[str, "History"]) -> str:
     )
 
 
-def lines(group: list[Row], columns: Columns) -> list[str]:
+def lines(group: list[TableRow], columns: Columns) -> list[str]:
     """The rows of one quantity; what it says about itself is there once."""
     found = []
     for place, row in enumerate(group):
@@ -85,14 +85,14 @@ def lines(group: list[Row], columns: Columns) -> list[str]:
     return found
 
 
-def about(row: Row, height: int) -> str:
+def about(row: TableRow, height: int) -> str:
     """What the quantity says about itself, next to all its rows."""
     beside = f"{escape(row.about.range)} <i>{escape(row.about.unit)}</i>"
     sentence = f'<td class="gnomon-sentence" rowspan="{height}">{escape(row.about.sentence)}</td>'
     return f'{sentence}<td rowspan="{height}">{beside}</td>'
 
 
-def cells(one: Course | None, row: Row, columns: Columns, more: str) -> str:
+def cells(one: Course | None, row: TableRow, columns: Columns, more: str) -> str:
     """The last mean, the middle half and the course in one history; empty if it does not have the quantity."""
     last = "" if one is None else one.in_words
     middle = "" if one is None or one.middle is None else " to ".join(map(number, one.middle))
@@ -104,7 +104,7 @@ def cells(one: Course | None, row: Row, columns: Columns, more: str) -> str:
     )
 
 
-def line(one: Course, row: Row) -> str:
+def line(one: Course, row: TableRow) -> str:
     """The course as a line, no finer than half a pixel; a reading without neighbours is a dot, and so is the last."""
     low, high, log = span(row)
     found = heights(one.means, low, high, log=log)

@@ -21,7 +21,7 @@ from gnomon.probe._pieces import Pieces
 from gnomon.probe._plan import Plan
 from gnomon.probe._samples import Batch, Samples, in_batch
 from gnomon.probe._second_pass import SecondPass
-from gnomon.probe._sequences import naming_ignored, rows_of, several
+from gnomon.probe._sequences import by_position, naming_ignored, several
 from gnomon.probe._sums import Sum, in_settings_and_samples, sum_of
 from gnomon.probe._wrapped import device_of
 
@@ -141,7 +141,7 @@ class Look:
         self._compute(Level.BATCH, {"x": batch["x"]}, alone=False)  # what is the same for any samples
 
         def keep(seen: dict[str, Any], part: slice) -> dict[str, Tensor]:
-            some = rows_of(seen, None if labels is None else labels[part], positions)
+            some = by_position(seen, None if labels is None else labels[part], positions)
             count = len(some["logits"])
             if count > 0:
                 self._n += count

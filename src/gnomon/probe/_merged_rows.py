@@ -3,7 +3,7 @@
 from bisect import bisect_left
 
 from gnomon._parts import replaced
-from gnomon.probe._rows import Row, together, without
+from gnomon.probe._rows import Row, merged, without
 
 
 class MergedRows:
@@ -22,7 +22,7 @@ class MergedRows:
         gone = self._forget(row)
         place = self._place(row.step)
         if place < len(self.rows) and self.rows[place].step == row.step:
-            self.rows[place] = together(self.rows[place], row)
+            self.rows[place] = merged(self.rows[place], row)
         else:
             self.rows.insert(place, row)
         self._last |= dict.fromkeys(row.numbers, row.step)

@@ -16,12 +16,12 @@ from gnomon.probe._cost import Cost, Meter
 from gnomon.probe._derived import require_layers, require_one_layer
 from gnomon.probe._dry_run import dry_run, raise_together, ready
 from gnomon.probe._eval_mode import check_thread, in_eval_mode
-from gnomon.probe._expected import ExpectedCost, expected, together
+from gnomon.probe._expected import ExpectedCost, expected, joint_cost
 from gnomon.probe._history import History
 from gnomon.probe._look import Look
 from gnomon.probe._operators import by_products
 from gnomon.probe._plan import plan, presentable, provided
-from gnomon.probe._reading import Reading, apart, place
+from gnomon.probe._reading import Reading, address, apart
 from gnomon.probe._samples import Data, doubts, split_samples
 from gnomon.probe._schedule import Schedule, every, whole_step
 from gnomon.probe._sequences import of_several, several
@@ -233,7 +233,7 @@ class Probe:
         """What a reading will cost, before it is made, estimated from few samples: mostly within a factor of two."""
         check_shapes(self.model)
         check_thread(self.model)
-        return self._in_eval_mode(lambda: together(self._expected(split) for split in self._plans))
+        return self._in_eval_mode(lambda: joint_cost(self._expected(split) for split in self._plans))
 
     @property
     def quantities(self) -> tuple[str, ...]:
@@ -299,7 +299,7 @@ class Probe:
 
     def _look(self, step: int, tolerated: tuple[type[Exception], ...]) -> Reading:
         given = [tensor for samples in self._samples.values() for tensor in samples.first.values()]
-        live = {place(tensor) for tensor in (*self.model.parameters(), *self.model.buffers(), *given)}
+        live = {address(tensor) for tensor in (*self.model.parameters(), *self.model.buffers(), *given)}
         reading = Reading(step, {}, {}, docstrings=self._docstrings)
         for split, each in self._plans.items():
             samples = self._samples[split]

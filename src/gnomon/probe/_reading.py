@@ -190,13 +190,13 @@ def as_tensor(value: object) -> object:
 def apart(value: Value, live: Set[int]) -> Value:
     """The value, copied if it lies in one of these storages, to which training will write."""
     if isinstance(value, Tensor):
-        return value.clone() if place(value) in live else value
+        return value.clone() if address(value) in live else value
     parts = {name: getattr(value, name) for name in (field.name for field in fields(value))}
-    shared = {name: part for name, part in parts.items() if isinstance(part, Tensor) and place(part) in live}
+    shared = {name: part for name, part in parts.items() if isinstance(part, Tensor) and address(part) in live}
     return replace(value, **{name: part.clone() for name, part in shared.items()}) if shared else value
 
 
-def place(tensor: Tensor) -> int:
+def address(tensor: Tensor) -> int:
     """Where the tensor's storage lies."""
     return storage_of(tensor).data_ptr()
 

@@ -69,7 +69,7 @@ def column(rows: Iterable[Row], name: str) -> Float[Tensor, "t"]:
     return torch.tensor([row.numbers.get(name, math.nan) for row in rows], dtype=torch.float64, device="cpu")
 
 
-def together(one: Row, other: Row) -> Row:
+def merged(one: Row, other: Row) -> Row:
     """Two readings of the same step as one."""
     return Row(
         one.step,
@@ -122,7 +122,7 @@ def _plain(value: float | int) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def rows_of(path: Path, arm: str | None) -> list[Row]:
+def rows_in_file(path: Path, arm: str | None) -> list[Row]:
     """The readings in a file, or those of one arm."""
     found = records_of(path)
     arms = arms_of(found)

@@ -22,7 +22,7 @@ def several(positions: Positions | None) -> bool:
     return positions is not None and not positions.one
 
 
-def rows_of(seen: Mapping[str, Any], labels: Int[Tensor, "n *t"] | None, positions: Positions) -> dict[str, Any]:
+def by_position(seen: Mapping[str, Any], labels: Int[Tensor, "n *t"] | None, positions: Positions) -> dict[str, Any]:
     """The observations and labels of some samples, with a row for each position that its label does not exclude."""
     rows = {name: positions.split(value) if name == "logits" else value.flatten(0, 1) for name, value in seen.items()}
     if labels is None:

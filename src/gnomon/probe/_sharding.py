@@ -64,7 +64,7 @@ def whole(model: nn.Module, look: Callable[[], T]) -> T:
 
 def agreed(model: nn.Module, yes: bool) -> bool:
     """Whether all processes that hold a part of the network say yes: their clocks, for example, differ."""
-    return together(sharded(model), yes)
+    return all_agree(sharded(model), yes)
 
 
 def sharded(model: nn.Module) -> list[Slot]:
@@ -109,7 +109,7 @@ def of_torch(module: str, *names: str) -> tuple[Any, ...]:
     return tuple(getattr(sys.modules.get(module), name, ()) for name in names)
 
 
-def together(slots: Iterable[Slot], yes: bool = True) -> bool:
+def all_agree(slots: Iterable[Slot], yes: bool = True) -> bool:
     """Meets all processes that hold a part of these, and returns whether they all say yes."""
     groups = {}
     for _, _, tensor in slots:
@@ -127,7 +127,7 @@ def together(slots: Iterable[Slot], yes: bool = True) -> bool:
 
 def gathered(slots: Iterable[Slot]) -> dict[int, Tensor]:
     """The complete tensors, by the identity of the sharded ones: one may be in several places."""
-    together(slots)
+    all_agree(slots)
     found: dict[int, Tensor] = {}
     with torch.inference_mode(False), torch.no_grad():
         for _, _, tensor in slots:

@@ -179,7 +179,7 @@ class TensorSnapshot:
     def put_back(self) -> bool:
         """Restores the tensor, and returns whether its numbers had to be written."""
         tensor, memory = self.tensor, self._memory
-        if place(tensor) != place(memory):
+        if layout(tensor) != layout(memory):
             tensor.data = memory
         # Through `data`, which does not count as a change.
         changed = False
@@ -256,7 +256,7 @@ def acts(module: nn.Module) -> bool:
     return not (plain.issuperset(defined) and {"train", "eval"}.isdisjoint(vars(module)))
 
 
-def place(tensor: Tensor) -> tuple[object, ...]:
+def layout(tensor: Tensor) -> tuple[object, ...]:
     """Where a tensor lies in memory, and in which layout."""
     return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.device
 

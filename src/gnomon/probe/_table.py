@@ -41,7 +41,7 @@ class Course:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """A quantity on one split and at one layer.
 
     Attributes:
@@ -57,9 +57,9 @@ class Row:
     courses: tuple[Course | None, ...]
 
 
-def rows_by_quantity(histories: Mapping[str, "History"]) -> list[list[Row]]:
+def rows_by_quantity(histories: Mapping[str, "History"]) -> list[list[TableRow]]:
     """The rows of each quantity, splits and layers together, in the order in which quantities first appeared."""
-    found: dict[str, list[Row]] = {}
+    found: dict[str, list[TableRow]] = {}
     there = {place: frozenset(history.quantities) for place, history in enumerate(histories.values())}
     steps = sorted({step for history in histories.values() for step in history.steps})
     axis = dict(zip(steps, positions(steps), strict=True)) if steps else {}
@@ -67,7 +67,7 @@ def rows_by_quantity(histories: Mapping[str, "History"]) -> list[list[Row]]:
         courses = [course(one, name, axis) if name in there[i] else None for i, one in enumerate(histories.values())]
         owner = next(one for i, one in enumerate(histories.values()) if name in there[i])
         prefix, slash, quantity = name.rpartition("/")
-        found.setdefault(quantity, []).append(Row(prefix + slash, quantity, owner.about(name), tuple(courses)))
+        found.setdefault(quantity, []).append(TableRow(prefix + slash, quantity, owner.about(name), tuple(courses)))
     return [*found.values()]
 
 
@@ -103,7 +103,7 @@ def heights(means: list[float], low: float, high: float, *, log: bool) -> list[f
     return [(mean - low) / (high - low) if high > low else 0.5 + 0 * mean for mean in means]
 
 
-def span(row: Row) -> tuple[float, float, bool]:
+def span(row: TableRow) -> tuple[float, float, bool]:
     """The lowest and the highest value of all histories, and whether their axis is logarithmic."""
     means = [mean for course in row.courses if course for mean in course.means if math.isfinite(mean)]
     positive = [mean for mean in means if mean > 0]

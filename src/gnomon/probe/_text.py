@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gnomon._words import number
-from gnomon.probe._table import Course, Row, heights, rows_by_quantity, span
+from gnomon.probe._table import Course, TableRow, heights, rows_by_quantity, span
 
 if TYPE_CHECKING:
     from gnomon.probe._history import History
@@ -32,19 +32,19 @@ def in_words(title: str, histories: Mapping[str, "History"]) -> str:
     return "\n".join([title, *(shown if lines else [])])
 
 
-def columns(run: str, one: Course, row: Row, *, courses: bool) -> list[str]:
+def columns(run: str, one: Course, row: TableRow, *, courses: bool) -> list[str]:
     """The columns between the quantity's name and its range and unit."""
     middle = "" if one.middle is None else " to ".join(map(number, one.middle))
     named, line = [run] if run else [], [in_blocks(one, row)] if courses else []
     return [*named, one.in_words, middle, *line]
 
 
-def range_and_unit(row: Row) -> str:
+def range_and_unit(row: TableRow) -> str:
     """Range and unit."""
     return ", ".join(filter(None, (row.about.range, row.about.unit)))
 
 
-def in_blocks(one: Course, row: Row) -> str:
+def in_blocks(one: Course, row: TableRow) -> str:
     """The course as blocks from low to high; a space where there is none.
 
     A character stands for one of the steps at which any of the histories has the quantity, or for several. Where this
