@@ -303,6 +303,20 @@ def test_a_search_in_which_every_rate_diverges_is_no_result(made, tmp_path):
         run(dataclasses.replace(RATES, learning_rates=(1e30, 1e31)), Run(tmp_path, 0))
 
 
+@pytest.mark.parametrize(("rate", "words"), [(10, "features whose squares"), (30, "finite numbers, got nan")])
+def test_a_search_leaves_out_a_network_that_diverges_in_eval_mode_alone(made, tmp_path, monkeypatch, rate, words):
+    """After two updates the loss is finite, but with BatchNorm's running averages the features are too large."""
+    monkeypatch.setattr(collapse, "BATCH", 80)
+    config = dataclasses.replace(TINY, epochs=2, learning_rates=(rate,), attacked=1)
+    alone, searched = Run(tmp_path / "alone", 0), Run(tmp_path / "searched", 0)
+    for each in (alone, searched):
+        each.folder.mkdir()
+    with pytest.raises(RangeError, match=words):
+        run(config, alone)
+    run(dataclasses.replace(config, learning_rates=(0.1, rate)), searched)
+    assert searched.records()[-1]["arm"] == ARM
+
+
 def test_learning_rate_falls_at_both_thirds(made, tmp_path, monkeypatch):
     rates = []
 

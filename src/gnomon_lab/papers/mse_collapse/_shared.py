@@ -29,7 +29,7 @@ from gnomon import (
     self_duality,
 )
 from gnomon.data import Samples, normalise
-from gnomon.errors import ConvergenceError
+from gnomon.errors import ConvergenceError, RangeError
 from gnomon_lab.papers._shared import LOSSES, SEEN, UNSEEN
 from gnomon_lab.papers.mse_collapse._page import SEARCH, terminal
 from gnomon_lab.runs import Run
@@ -117,7 +117,8 @@ def best_rate(config: Config, run: Run, case: str, loss: str, train: Samples, te
     if len(config.learning_rates) == 1:
         return config.learning_rates[0]
     for rate in config.learning_rates:
-        with suppress(ConvergenceError):  # the search goes on without it
+        # The search goes on without one that diverges; with BatchNorm it may be that only eval mode shows it.
+        with suppress(ConvergenceError, RangeError):
             search_arm(config, run, case, loss, rate, train, test)
     arms = {f"{SEARCH} {case} {loss} {rate:g}": rate for rate in config.learning_rates}
     ends = {record["arm"]: record[UNSEEN] for record in run.records() if record["arm"] in arms}
@@ -167,10 +168,15 @@ def framed(x: Tensor, side: int) -> Tensor:
 
 
 def search_arm(config: Config, run: Run, case: str, loss: str, rate: float, train: Samples, test: Samples) -> None:
-    """Trains one network, and reads it at the end."""
+    """Trains one network, and reads its accuracies at the end.
+
+    Raises:
+        ConvergenceError: if the loss is no longer finite.
+        RangeError: if it is, but the outputs in eval mode are not.
+    """
     generator = torch.Generator().manual_seed(run.seed)
     model = network_of(config, case, train, generator)
-    probe = Probe(model, {"train": train, "test": test}, quantities(loss))
+    probe = Probe(model, {"train": train, "test": test}, [accuracy])
     arm = f"{SEARCH} {case} {loss} {rate:g}"
     for step in trained(
         config, run, arm, model, generator, loss, rate, train, due=lambda epoch: epoch == config.epochs
