@@ -131,9 +131,18 @@ def test_settings_end_late_enough_for_the_thresholds(config):
 
 
 def test_settings_are_checked_together():
-    message = r"sizes one or more C and N of .* C - 1 dimensions or more, got \(\(3, 10, 1\),\); decades from 1 to 12"
+    message = (
+        r"sizes one or more C and N of .* from C - 1 to C \(N - 1\) dimensions, got \(\(3, 10, 1\),\); decades from 1"
+    )
     with pytest.raises(RangeError, match=message):
         Config(sizes=((3, 10, 1),), decades=13)
+
+
+def test_sizes_are_those_of_which_the_within_class_covariance_is_invertible():
+    assert Config(sizes=((2, 2, 2), (3, 2, 3))).sizes == ((2, 2, 2), (3, 2, 3))
+    for size in ((2, 2, 3), (3, 2, 4)):
+        with pytest.raises(RangeError, match=r"from C - 1 to C \(N - 1\) dimensions"):
+            Config(sizes=(size,))
 
 
 def test_seeds_draw_other_features(tmp_path):

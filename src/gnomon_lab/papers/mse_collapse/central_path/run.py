@@ -38,9 +38,10 @@ By their closed forms both flows end in neural collapse, NC1 to NC4.
 """
 
 SIZE = Range(
-    "C and N of at least 2 and C - 1 dimensions or more",
-    lambda size, _: min(size[:2]) >= 2 and size[2] >= size[0] - 1,
+    "C and N of at least 2 and from C - 1 to C (N - 1) dimensions",
+    lambda size, _: min(size[:2]) >= 2 and size[0] - 1 <= size[2] <= size[0] * (size[1] - 1),
 )
+"""In fewer dimensions C class means are no simplex; in more Σ_W, of rank C (N - 1) at most, is not invertible."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Config(Settings):
     """The setting of the central path."""
 
     sizes: tuple[Annotated[tuple[int, int, int], SIZE], ...] = ((3, 10, 4), (5, 20, 16), (10, 100, 64))
-    """Classes C, samples N per class, and dimensions of the features, C - 1 or more."""
+    """Classes C, samples N per class, and dimensions of the features, from C - 1 to C (N - 1)."""
     decades: Annotated[int, between(1, 12)] = 10
     """The flows end at time 10 to this power."""
     readings: Count = 4
