@@ -111,3 +111,31 @@ def test_a_loss_may_have_parameters_of_its_own_and_random_numbers(quantity):
     own, fixed = (vars(each) if is_dataclass(each) else each for each in (own, fixed))
     torch.testing.assert_close(own, fixed)
     quantity(model, x, labels, loss=lambda o, t: single(o, t) * (1 + torch.rand(len(o))))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("labels", [LABELS, torch.arange(30) // 10, (torch.arange(30) == 13).long()])
+def test_a_loss_over_the_weights_of_its_batch_is_refused_however_labels_are_ordered(labels):
+    model, x, _ = case()
+    with pytest.raises(RangeError, match="expected the loss of each sample by itself"):
+        gnomon.batch_gradients(
+            model,
+            x,
+            labels,
+            loss=lambda o, t: cross_entropy(o, t, WEIGHTS, reduction="none") / WEIGHTS[t].mean(),
+        )
+
+
+def test_a_loss_may_throw_coins_and_differentiate_by_the_outputs():
+    model, x, labels = case()
+    single = partial(cross_entropy, reduction="none")
+    for seed in range(20):
+        torch.manual_seed(seed)
+        gnomon.batch_gradients(model, x, labels, loss=lambda o, t: single(o, t) * (1 + (torch.rand(()) < 0.5)))
+
+    def slope(outputs, labels):
+        loss = cross_entropy(outputs, labels, reduction="sum")
+        return torch.autograd.grad(loss, outputs, create_graph=True)[0].square().sum(1)
+
+    with torch.no_grad():
+        gnomon.batch_gradients(model, x, labels, loss=slope)

@@ -17,7 +17,7 @@ from gnomon.autodiff._memory import chunk_size, require_whole, storage_of
 from gnomon.autodiff._observation import OBSERVATIONS, Layer, map_tapes, observation_bytes, observe, timed
 from gnomon.autodiff._parameter_jacobian import trainable
 from gnomon.autodiff._positions import IGNORED, Places, Positions, at_positions
-from gnomon.autodiff._randomness import differ
+from gnomon.autodiff._randomness import differ, forked
 from gnomon.autodiff._replacing import replacing
 from gnomon.autodiff._replicas import Replicas
 from gnomon.autodiff._run import Model, compiling, outputs_of, recorded
@@ -52,6 +52,7 @@ __all__ = [
     "differ",
     "entrance_weight",
     "features",
+    "forked",
     "forward",
     "gradient_kernel",
     "gradient_products",

@@ -47,7 +47,7 @@ class BatchSums:
         parameters = trainable(model, x)
         x, labels = outside_inference(x), outside_inference(labels)
         if not self._sums:
-            require_separate_losses(model, x, labels, self._loss)
+            require_separate_losses(model, x, labels, self._loss, self._budget)
             held = sum(parameter.nbytes for parameter in parameters.values())
             # They are held, stacked layer by layer, and subtracted from their mean.
             count = min(self._batches, max(FEWEST, self._budget // (4 * held)))

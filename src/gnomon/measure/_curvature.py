@@ -55,7 +55,7 @@ def _matrix(
 ) -> M:
     check_labelled(x, labels)
     matrix = kind(model, x, labels, partial(single_losses, loss), memory=_half(memory))
-    require_separate_losses(model, x, labels, loss)
+    require_separate_losses(model, x, labels, loss, memory)
     return matrix
 
 

@@ -87,7 +87,7 @@ def gradient_disparity(
     )
     check_labelled(x, labels)
     parameters = trainable(model, x)
-    require_separate_losses(model, x, labels, loss)
+    require_separate_losses(model, x, labels, loss, memory)
     x, labels = outside_inference(x), outside_inference(labels)
     chunk = chunk_size(model, x, memory=memory)
     each = len(x) // batches if batch is None else int(batch)

@@ -36,7 +36,8 @@ def centroid_rate(
     $\frac1m\sum_p \mathbf{1}^\top\Theta(x, x_p)\,m_p$ with the full kernel $\Theta$ and
     $m_p = -m\,\partial L/\partial f(x_p)$: $e_y$ minus the softmax for cross-entropy, $y$ minus the sigmoid for its
     binary form, $2(e_y - f)$ for the squared error summed over outputs. One step of learning rate $\eta$ changes the
-    inner product by $\eta$ times this, up to a term of order $\eta^2$. Weight decay and momentum are not in it.
+    inner product by $\eta$ times this, up to a term of order $\eta^2$. Weight decay and momentum are not in it,
+    nor what a loss takes of the parameters beside the outputs, as a penalty.
 
     Source:
         Walker et al., arXiv:2506.12284, theorem 9, proposition 10, corollary 11 (Jacobian Alignment Explains Grokking,

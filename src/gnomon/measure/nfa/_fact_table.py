@@ -109,7 +109,7 @@ def fact_table(
     weights = {name: part for name, part in trainable(model, x).items() if part.ndim > 1 and part.numel() > 0}
     if not weights:
         raise EmptyError("model", "a weight of two axes or more that requires gradients", "none", "Pass another.")
-    require_separate_losses(model, x, labels, loss)
+    require_separate_losses(model, x, labels, loss, memory)
     x, labels = outside_inference(x), outside_inference(labels)
     size = chunk_size(model, x, memory=memory)
     gradients = loss_gradient(model, weights, x, labels, partial(scaled_sum, loss), size, create_graph=False)

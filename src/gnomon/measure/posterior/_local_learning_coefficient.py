@@ -174,7 +174,7 @@ def local_learning_coefficient(
         logits = in_single(logits)
         formula, targets = formula_and_targets(loss, logits, labels)
         losses = sample_losses(loss, logits, labels)
-        require_separate_losses(model, x, labels, loss)
+        require_separate_losses(model, x, labels, loss, memory)
         if n_beta is None:
             n_beta = len(x) / max(1.0, math.log(len(x)))
         if batch is None:  # at a lower temperature the noise of smaller batches would be larger than the chains' own
