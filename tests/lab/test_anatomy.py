@@ -113,6 +113,15 @@ def test_what_is_done_only_at_one_of_the_last_two_readings_is_hollow():
     ]
 
 
+def test_a_row_says_which_arm_has_no_point():
+    seed = made_up(**{"train/truncated": (1.0,) * 6})
+    for record in seed[len(STEPS) :]:
+        record["train/truncated"] = STEPS.index(record["step"]) / 5
+    for count in (1, 2):
+        (panel,) = order([seed] * count).panels
+        assert panel.rows[-1] == f"Truncated by the ReLUs ↑ (weight decay 0 of {count})"
+
+
 def test_a_change_in_a_minority_of_the_seeds_is_named_in_its_row_and_does_not_sort_it():
     once, never = (0.0, 1.0, 1.0, 1.0, 1.0, 1.0), (1.0,) * 6
     seeds = [made_up(**{"train/truncated": values}) for values in (once, never, never)]

@@ -117,7 +117,7 @@ def arrow(seeds: Seeds, quantity: Quantity) -> str:
 def spans(seeds: Seeds) -> dict[str, dict[str, list[float]]]:
     """By the names of the figure's rows and by arm: the change points of the seeds that have one, in order.
 
-    A name says of how many seeds these are, where some of an arm have one and some have none.
+    A name says of how many seeds these are, where not all of an arm have one.
     """
     found = {"Zero training error": {arm: memorised(seeds, arm) for arm in ARMS}}
     for quantity in QUANTITIES:
@@ -125,7 +125,7 @@ def spans(seeds: Seeds) -> dict[str, dict[str, list[float]]]:
     named = {}
     for row, by_arm in found.items():
         there = {arm: sorted(step for step in steps if step is not None) for arm, steps in by_arm.items()}
-        some = [f"{arm} {len(steps)} of {len(seeds)}" for arm, steps in there.items() if 0 < len(steps) < len(seeds)]
+        some = [f"{arm} {len(steps)} of {len(seeds)}" for arm, steps in there.items() if len(steps) < len(seeds)]
         named[f"{row} ({', '.join(some)})" if some else row] = there
     return named
 
@@ -153,8 +153,10 @@ def order(seeds: Seeds) -> Scatter:
         "order",
         "The order in which a network changes",
         f"For each quantity the step from which on it has gone {WAY:.0%} of its way from its first to its last value: "
-        f"a point for each seed, one for all that agree, a line over their range. {interval(len(seeds))} Sorted by "
-        f"weight decay's median, or by GrokAlign's where fewer than half of weight decay's seeds change. "
+        f"a point for each seed, one for all that agree, a line over their range. {interval(len(seeds))} In brackets: "
+        f"how many seeds of an arm have a point, where not all do; in the others the quantity ends where it began, "
+        f"within {MOVES:.0%} of its largest value, or there is training error to the end. Sorted by weight decay's "
+        f"median, or by GrokAlign's where fewer than half of weight decay's seeds change. "
         f"What is drawn on a logarithmic axis goes its way by its logarithm. A hollow point is at one of the last two "
         f"readings: still changing when training ends, and later in a longer run.",
         (
