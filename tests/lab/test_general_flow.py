@@ -44,8 +44,8 @@ def made_up():
 def test_all_claims_hold_of_records_in_which_all_holds(made_up):
     found = claims([made_up, made_up])
     assert [k for k, claim in enumerate(found) if not claim.holds] == [1]
-    assert (len(found), found[1].measured) == (8, "0.5 to 0.5 over 2 seeds")
-    assert found[0].measured == "1e-12 to 1e-12 over 2 seeds"
+    assert (len(found), found[1].measured) == (8, "0.5 in each of 2 seeds")
+    assert found[0].measured == "1e-12 in each of 2 seeds"
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_each_claim_fails_on_its_own():
     ]
     for place, records in enumerate(worse):
         assert [claim.holds for claim in claims([made_up(), records])] == [i != place for i in range(6)]
-    assert claims([made_up(), worse[5]])[5].measured == "0.05 to 0.7 over 2 seeds against 0.6 to 0.6 over 2 seeds"
+    assert claims([made_up(), worse[5]])[5].measured == "0.05 to 0.7 over 2 seeds against 0.6 in each of 2 seeds"
 
 
 def test_where_the_bounds_are_drawn():

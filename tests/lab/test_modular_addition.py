@@ -66,11 +66,11 @@ def test_claims_are_those_of_the_figures():
     assert [claim.holds for claim in held] == [True] * 6
     assert [claim.measured for claim in held] == [
         "2 of 2 seeds",
-        "0.10 to 0.10 over 2 seeds; median 0.10",
-        "+0.20 to +0.20 over 2 seeds; with weight decay +0.50 to +0.50 over 2 seeds",
-        "+0.20 to +0.20 over 2 seeds; with weight decay +0.50 to +0.50 over 2 seeds",
-        "1.00 to 1.00 over 2 seeds; 1.00 to 1.00 over 2 seeds",
-        "10.00 to 10.00 over 2 seeds; median 10.00",
+        "0.10 in each of 2 seeds; median 0.10",
+        "+0.20 in each of 2 seeds; with weight decay +0.50 in each of 2 seeds",
+        "+0.20 in each of 2 seeds; with weight decay +0.50 in each of 2 seeds",
+        "1.00 in each of 2 seeds; 1.00 in each of 2 seeds",
+        "10.00 in each of 2 seeds; median 10.00",
     ]
     swapped = dict(zip(GROKKED, (1000, 100, 100, 1000), strict=True))
     failed = claims([made_up(swapped, risen=0.3)])

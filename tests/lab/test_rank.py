@@ -53,7 +53,7 @@ def test_claims_hold_in_every_seed_or_not_at_all():
     later = made_up(PC1 | {"mse GrokAlign": (0.3, 0.5, 0.5, 0.95), "cross-entropy GrokAlign": (0.2, 0.2, 0.2, 0.2)})
     both = claims([made_up(), later])
     assert [claim.holds for claim in both] == [True, True, False, False, False, False]
-    assert both[4].measured == "10 to 1,000 over 2 seeds / 100 to 100 over 2 seeds"
+    assert both[4].measured == "10 to 1,000 over 2 seeds / 100 in each of 2 seeds"
     assert both[5].measured.startswith("1,000 to never over 2 seeds")
 
 

@@ -64,7 +64,7 @@ def test_a_measured_value_shows_whether_it_is_at_most_the_limit(values, measured
 
 def test_zero_is_said_without_a_sign():
     assert over_seeds([-0.001, 0.0], ".1%") == "-0.1% to 0.0% over 2 seeds"
-    assert over_seeds([-0.0001, 0.0], ".2f") == "0.00 to 0.00 over 2 seeds"
+    assert over_seeds([-0.0001, 0.0], ".2f") == "0.00 in each of 2 seeds"
     assert over_seeds([-0.5], "+.2f") == "-0.50"
 
 

@@ -83,7 +83,7 @@ NEVER = [6, 7]
 def test_claims_hold_but_for_the_points_behind_the_target():
     found = claims([made_up(), made_up()])
     assert [place for place, claim in enumerate(found) if not claim.holds] == NEVER
-    assert [found[place].measured for place in NEVER] == ["1 to 1 over 2 seeds", "0.25 to 0.25 over 2 seeds"]
+    assert [found[place].measured for place in NEVER] == ["1 in each of 2 seeds", "0.25 in each of 2 seeds"]
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,9 @@ def at_most(message: str, source: str, limit: float, values: Sequence[float]) ->
 def over_seeds(values: Sequence[float], how: str = ".3g") -> str:
     """What was measured, in words: the value, or the lowest and the highest of several seeds."""
     low, high = (_without_minus_zero(format(value, how)) for value in (min(values), max(values)))
-    return low if len(values) == 1 else f"{low} to {high} over {len(values)} seeds"
+    if len(values) == 1:
+        return low
+    return f"{low} in each of {len(values)} seeds" if low == high else f"{low} to {high} over {len(values)} seeds"
 
 
 def _without_minus_zero(number: str) -> str:
