@@ -9,6 +9,7 @@ import torch
 
 from gnomon.data import Samples
 from gnomon.errors import RangeError
+from gnomon.plot import style
 from gnomon_lab.papers import EXPERIMENTS
 from gnomon_lab.papers.own import grok_digits
 from gnomon_lab.papers.own.grok_digits import ARMS, Config, claims, figures, predicted, run, summary, table
@@ -81,11 +82,23 @@ def test_the_summary_says_what_was_foreseen_when_the_digits_were_fitted():
 def test_figures_mark_memorisation_and_generalisation():
     curves, slider = figures(made_up((0.3, 0.95)))
     labels = [mark.label for mark in curves.panels[0].marks]
-    assert labels == [
-        "baseline fits its digits, step 100", "GrokAlign fits its digits, step 100", "GrokAlign generalises, step 100"
-    ]  # fmt: skip
-    assert [panel.title for panel in curves.panels] == ["Accuracy", "Centroid alignment", "Jacobian norm", "PC1"]
+    assert labels == ["both fit their digits, step 100", "GrokAlign generalises, step 100"]
+    titles = ["Accuracy (solid: unseen digits)", "Centroid alignment", "Jacobian norm", "PC1"]
+    assert [panel.title for panel in curves.panels] == titles
     assert [frame.label for frame in slider.frames] == ["step 0", "step 10", "step 100"]
+
+
+def test_each_network_has_its_mark_where_they_get_there_at_different_steps():
+    records = made_up((0.95, 0.95))
+    late = [record | {"train/accuracy": 0.5} if record["arm"] == ARMS[1] else record for record in records]
+    later = [record | {"step": 200} for record in records if record["step"] == 100]
+    marks = figures([*late, *later])[0].panels[0].marks
+    assert [(mark.label, mark.colour) for mark in marks] == [
+        ("baseline fits its digits, step 100", 0),
+        ("GrokAlign fits its digits, step 200", 1),
+        ("both generalise, step 100", grok_digits.GREY),
+    ]
+    assert style.colour(grok_digits.GREY) == "#7f7f7f"
 
 
 def test_captions_say_what_came_out():

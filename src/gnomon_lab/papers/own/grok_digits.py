@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import torch
@@ -49,6 +49,8 @@ ARMS = ("baseline", "GrokAlign")
 CLASSES = 10
 LEAST = {SEEN: 0.99, UNSEEN: 0.9}
 """What counts as fitting the training digits, and as generalising."""
+GREY = 6
+"""The palette's place of what is neither arm's."""
 FALL = 0.02
 """By how much PC1 has to fall from its peak for the page to mention it."""
 INTRODUCTION = """
@@ -183,15 +185,14 @@ def figures(records: Sequence[Record]) -> list[Figure]:
 
 def curves(records: Sequence[Record]) -> Curves:
     """The four small multiples, with the steps of memorisation and generalisation marked."""
-    marks = []
-    for colour, arm in enumerate(ARMS):
-        for name, verb in ((SEEN, "fits its digits"), (UNSEEN, "generalises")):
-            step = settled_at(records, arm, name, LEAST[name])
-            if step is not None:
-                marks.append(Mark(f"{arm} {verb}, step {step:,}", step, colour))
+    marks = (
+        *reached(records, SEEN, "fits its digits", "both fit their digits"),
+        *reached(records, UNSEEN, "generalises", "both generalise"),
+    )
     arms = {arm: arm for arm in ARMS}
     # First: records of another version have no accuracies, and say so here.
-    panels = (accuracy_panel(records, arms, "digits", tuple(marks)), *geometry(records, arms, tuple(marks)))
+    accuracies = accuracy_panel(records, arms, "digits", marks)
+    panels = (replace(accuracies, title="Accuracy (solid: unseen digits)"), *geometry(records, arms, marks))
     return Curves(
         "curves",
         "Accuracy and geometry of both networks",
@@ -206,6 +207,16 @@ def curves(records: Sequence[Record]) -> Curves:
         "step",
         panels,
     )
+
+
+def reached(records: Sequence[Record], name: str, one: str, both: str) -> tuple[Mark, ...]:
+    """The step from which on an accuracy is high enough, in each network; one grey mark where they agree."""
+    steps = [settled_at(records, arm, name, LEAST[name]) for arm in ARMS]
+    first, *others = steps
+    if first is not None and all(step == first for step in others):
+        return (Mark(f"{both}, step {first:,}", first, GREY),)
+    found = enumerate(zip(ARMS, steps, strict=True))
+    return tuple(Mark(f"{arm} {one}, step {step:,}", step, place) for place, (arm, step) in found if step is not None)
 
 
 def milestones(records: Sequence[Record], arm: str) -> str:
