@@ -21,7 +21,7 @@ from gnomon.measure._estimates import (
     Accuracy,
     FirstAndNorm,
     first_values,
-    root_of,
+    norm_from_square,
     squared_norm_of,
 )
 from gnomon.models import mlp
@@ -159,7 +159,7 @@ def test_the_95_percent_interval_holds_in_90_to_99_percent(name, rtol):
     values = torch.linalg.svdvals(jacobian)
     norm = values.square().sum().sqrt()
     products, accuracy = of_matrix(jacobian, SEEDS), Accuracy.of(rtol, None, 0)
-    found = root_of(squared_norm_of(products, accuracy))
+    found = norm_from_square(squared_norm_of(products, accuracy))
     assert 0.9 <= share_held(found, norm) <= 0.99
     assert (found.error <= rtol * found.value).all()
     both = FirstAndNorm.of(products, accuracy)
@@ -188,7 +188,7 @@ def test_intervals_hold_where_one_direction_stands_out_of_many(spike):
     """As of equal directions, which two moments know alone, the interval held it in 83 to 87 %."""
     values = torch.full((100,), (1 - spike) / 99, dtype=torch.float64)
     values[0] = spike
-    found = root_of(squared_norm_of(of_matrix(values.sqrt().diag(), 4 * SEEDS), Accuracy.of(0.1, None, 0)))
+    found = norm_from_square(squared_norm_of(of_matrix(values.sqrt().diag(), 4 * SEEDS), Accuracy.of(0.1, None, 0)))
     assert 0.88 <= share_held(found, torch.ones(())) <= 0.99
 
 
@@ -209,7 +209,7 @@ def test_low_rank_is_exact_whatever_the_size(rank, scale):
     exact = torch.linalg.svdvals(rows.double())
     found = first_values(of_matrix(scale * rows, 4), rank, Accuracy.of(0.01, None, 0))
     torch.testing.assert_close(found.value.double() / scale, exact[:rank].expand(4, -1), rtol=1e-4, atol=0)
-    norm = root_of(squared_norm_of(of_matrix(scale * rows, 4), Accuracy.of(0.01, None, 0)))
+    norm = norm_from_square(squared_norm_of(of_matrix(scale * rows, 4), Accuracy.of(0.01, None, 0)))
     torch.testing.assert_close(norm.value.double() / scale, exact.square().sum().sqrt().expand(4), rtol=0.01, atol=0)
 
 
@@ -263,7 +263,7 @@ def test_later_values_that_few_passes_leave_open_are_said():
 
 def test_a_zero_jacobian_is_zero_without_an_error():
     products, accuracy = of_matrix(torch.zeros(OUTPUTS, 9), 2), Accuracy.of(0.05, None, 0)
-    norm = root_of(squared_norm_of(products, accuracy))
+    norm = norm_from_square(squared_norm_of(products, accuracy))
     both = FirstAndNorm.of(products, accuracy)
     for found in (norm, both.share(), both.stable_rank()):
         assert found.value.tolist() == found.error.tolist() == [0, 0]

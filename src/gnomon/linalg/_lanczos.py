@@ -34,7 +34,7 @@ class Lanczos:
 
     values: Float[Tensor, "k"]
     errors: Float[Tensor, "k"]
-    basis: list[Float[Tensor, "r p"]]
+    basis: list[Float[Tensor, "_ p"]]
     trace: Float[Tensor, ""]
     passes: int
 
@@ -89,7 +89,7 @@ def lanczos(
     return Lanczos(values, errors, basis, tridiagonal.diagonal()[: j + 1].sum(), j + 1)
 
 
-def _outside(basis: list[Float[Tensor, "r p"]], q: Float[Tensor, "p"]) -> Float[Tensor, "p"]:
+def _outside(basis: list[Float[Tensor, "_ p"]], q: Float[Tensor, "p"]) -> Float[Tensor, "p"]:
     """The part of a vector that is orthogonal to a basis."""
     for _ in range(2):  # because one pass leaves rounding errors along the basis
         for rows in basis:
