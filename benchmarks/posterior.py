@@ -23,10 +23,10 @@ def normal(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def regression(inputs=10, n=N):
+def regression(inputs=10, n=N, spread=1):
     """At its least squares, and half its parameters, which is the coefficient."""
     layer, x = nn.Linear(inputs, 1, bias=False).double(), normal(n, inputs)
-    y = x.sum(1, keepdim=True) + normal(n, 1, seed=1)
+    y = x.sum(1, keepdim=True) + spread * normal(n, 1, seed=1)
     layer.weight.data = torch.linalg.lstsq(x, y).solution.mT.contiguous()
     return layer, x, y, inputs / 2
 
@@ -99,6 +99,19 @@ def batches():
         print(f"| {n:,} | {n / math.log(n):,.0f} | {' | '.join(said)} |", flush=True)
 
 
+def residuals():
+    """What batches as large as n beta add to that coefficient where residuals are not near 1."""
+    print("| residuals | default | standardised targets | all samples |\n| --- | --- | --- | --- |")
+    settings = {"loss": "mse", "chains": 16, "burn_in": 800}
+    for spread in (1, 3, 10):
+        layer, x, y, _ = regression(n=2000, spread=spread)
+        own, whole = (local_learning_coefficient(layer, x, y, batch=batch, **settings) for batch in (None, 2000))
+        layer.weight.data /= y.std()
+        scaled = local_learning_coefficient(layer, x, y / y.std(), **settings)
+        said = [f"{each.estimate.value:.1f} ± {each.estimate.error:.1f}" for each in (own, scaled, whole)]
+        print(f"| {spread} | {' | '.join(said)} |", flush=True)
+
+
 def trained():
     """Digits with true and with shuffled labels, and the seconds of a core that a reading takes."""
     seen, unseen = standardise(*digits(500, generator=torch.Generator().manual_seed(0)))
@@ -134,9 +147,10 @@ def trained():
 
 if __name__ == "__main__":
     warnings.simplefilter("error")  # chains that diverge
-    warnings.filterwarnings("ignore", "local_learning_coefficient: expected burn_in")
+    warnings.filterwarnings("ignore", "local_learning_coefficient: expected (burn_in|at most a third)")
     torch.set_num_threads(1)
     trained()
     known()
     coverage()
     batches()
+    residuals()
