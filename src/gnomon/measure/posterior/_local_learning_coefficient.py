@@ -99,8 +99,8 @@ def local_learning_coefficient(
     curves most away from the start. Batches add noise along the steepest directions, little where $n\beta$ is no larger
     than the batch, as by default, and the losses are about those of a likelihood: for linear regression with ten
     inputs and n = 50,000, batches of 128 give 18.8, the default's 4,622 give 6.1, all samples 5.2; with residuals of 10
-    in place of 1 and n = 2,000, the default gives 40.1, all samples 4.4. Beyond quadratic losses the coefficient of the theory
-    is the limit of large n and no pull: for $L = w_1^2w_2^2$, where it is 1/2, the mean above is 0.39 at
+    in place of 1 and n = 2,000, the default gives 40.1, all samples 4.4. Beyond quadratic losses the coefficient of the
+    theory is the limit of large n and no pull: for $L = w_1^2w_2^2$, where it is 1/2, the mean above is 0.39 at
     $n\beta = 10^3$ and 0.43 at $10^5$, with $\gamma = 1$.
 
     Source:
