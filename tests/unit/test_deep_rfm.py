@@ -325,7 +325,9 @@ def test_bad_input_is_named():
         DeepRFM("rbf", "relu").fit(X, y)
     with pytest.raises(RangeError, match=rf"{kernel}, .* got <class .*LaplaceKernel'>; {features}, .* got <class"):
         DeepRFM(LaplaceKernel, ReLUFeatures).fit(X, y)
-    with pytest.raises(RangeError, match=r"ridge finite and at least 0, got 'a'; device such as 'cpu' .*, got 'gpu'"):
+    with pytest.raises(
+        RangeError, match=r"ridge finite and at least 0, got 'a'; device one of this machine, .*, got 'gpu'"
+    ):
         DeepRFM(ridge="a", device="gpu").fit(X, y)
     with pytest.raises(RangeError, match=r"expected at least two classes, got one class only"):
         DeepRFM().fit(X, 0 * y)

@@ -467,13 +467,17 @@ def test_with_a_metric_the_slopes_of_a_close_pair_are_one_number():
 
 
 @pytest.mark.bad_input
-def test_a_metric_has_no_eigenvalue_below_the_rounding_of_float32():
+def test_a_metric_has_no_eigenvalue_below_rounding():
     x, half = normal(5, 40), normal(2, 40, seed=1).float()
     for size in (0.0, 1e-30, 1.0, 1e30):
         rounded = (half.mT @ half).double() * size
         assert size == 0 or torch.linalg.eigvalsh(rounded)[0] < -1e-9 * size, "by rounding"
         squares = squared_distances(x, x, rounded)
         torch.testing.assert_close(squares, size * squared_distances(x, x, (half.double().mT @ half.double())))
+    near, halved = x.bfloat16(), (half.mT @ half).bfloat16()
+    assert torch.linalg.eigvalsh(halved.double())[0] < -1e-4 * halved.double().trace()
+    squares = squared_distances(near, near, halved)
+    torch.testing.assert_close(squares, squared_distances(near.float(), near.float(), halved.float()).bfloat16())
     with pytest.raises(
         RangeError, match=r"metric\): expected a symmetric positive semi-definite matrix, got a negative"
     ):

@@ -179,7 +179,7 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
             _checks.at_least_0("ridge", self.ridge),
             _checks.whole_number("iterations", self.iterations, 1),
             _checks.whole_number("random_state", self.random_state, 0),
-            ("device", self.device, "such as 'cpu' or 'cuda:0'", _is_device(self.device)),
+            ("device", self.device, "one of this machine, such as 'cpu'", _is_here(self.device)),
         )
         samples, given = validate_data(self, X, y, dtype=np.float64, order="C", ensure_min_samples=2)
         check_classification_targets(given)
@@ -274,11 +274,11 @@ class DeepRFM(ClassifierMixin, TransformerMixin, BaseEstimator):
         return self.classes_[outputs.argmax(1) if outputs.ndim == 2 else (outputs > 0).astype(int)]
 
 
-def _is_device(name: Any) -> bool:  # noqa: ANN401 - scikit-learn's settings may be anything until they are used
-    """Whether torch knows a device of this name."""
+def _is_here(device: Any) -> bool:  # noqa: ANN401 - scikit-learn's settings may be anything until they are used
+    """Whether this machine has the device."""
     try:
-        torch.device(name)
-    except (RuntimeError, TypeError):
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, TypeError):
         return False
     return True
 

@@ -54,8 +54,8 @@ def kernel_agop(
         ShapeError: if x is not (n d), coefficients not (n c) or the metric not (d d).
         EmptyError: if there are no points.
         RangeError: if they are not of floating point or hold NaN or infinity, if squared distances or the AGOP are
-            beyond the dtype's range, if the metric is not symmetric or has a negative eigenvalue, or if memory is not
-            above 0.
+            beyond the dtype's range, if the metric is not symmetric or has an eigenvalue below 0 by more than 1 % of
+            its trace, or if memory is not above 0.
     Cost: the smaller of $n^3 + n^2d + 2nd^2$ and $2n^2dc + 2ncd^2$ operations, after $n^2d$ for the slopes; n² numbers.
         Precision: about half the digits. Products of slopes lose more where the Laplace kernel's points are close: use
         float64 where squared distances fall below 1e-3 of the squared lengths.

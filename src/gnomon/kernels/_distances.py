@@ -39,11 +39,11 @@ def squared_distances(
         ShapeError: if x and z are not (n d) and (m d), or the metric not (d d).
         EmptyError: if there are no points.
         RangeError: if they are not of floating point or hold NaN or infinity, if their squares are beyond the dtype's
-            range, or if the metric is not symmetric or has a negative eigenvalue.
-    Cost: O(n m d) time, O(n m) memory; close pairs cost O(d) each, O(d²) with a metric. Precision: without a metric,
-        relative errors of at most 1e-3, reached by pairs at the limit of what counts as close: a distance of 3 % of the
-        lengths in float32, 1e-6 in float64. With one, errors of at most 1e-3 of the distance or some epsilons of what
-        adds up to it: of little of the points' difference, if M is of low rank.
+            range, or if the metric is not symmetric or has an eigenvalue below 0 by more than 1 % of its trace.
+    Cost: O(n m d) time, O(n m) memory; close pairs cost O(d) each, O(d²) with a metric, whose check costs O(d³).
+        Precision: without a metric, relative errors of at most 1e-3, reached by pairs at the limit of what counts as
+        close: a distance of 3 % of the lengths in float32, 1e-6 in float64. With one, errors of at most 1e-3 of the
+        distance or some epsilons of what adds up to it: of little of the points' difference, if M is of low rank.
     Example:
         >>> import torch
         >>> from gnomon.kernels import squared_distances
@@ -76,10 +76,10 @@ def check_metric(metric: Tensor | None, width: int) -> None:
         raise ShapeError("metric", f"shape {(width, width)}", _checks.shape_of(metric), "Pass one row per input.")
     _checks.finite(metric=metric)
     found = metric.detach()
-    limits, largest = torch.finfo(metric.dtype), found.abs().max()
-    # It may have been computed in float32, and be held in float64.
-    rounding = width * max(limits.eps, torch.finfo(torch.float32).eps) * largest + limits.tiny
-    if (found - found.mT).abs().max() > limits.eps**0.5 * largest:
+    limits = torch.finfo(metric.dtype)
+    # As much as that of half precision, in which it may have been held.
+    rounding = _checks.ROUNDED * found.trace() + limits.tiny
+    if (found - found.mT).abs().max() > limits.eps**0.5 * found.abs().max():
         got = "one that is not symmetric"
     elif torch.linalg.cholesky_ex(found + rounding * identity(found)).info != 0:
         got = "a negative eigenvalue"
